@@ -8,16 +8,18 @@ mod waits;
 use std::sync::Arc;
 
 use ironclad_api::{
+    cluster::Cluster,
+    names,
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
 };
 use ironclad_autoscaling::distributed_hpa::wakes::target as target_wakes;
 use ironclad_fleet::{Binding, Gvk};
-use ironclad_propagation::{binding, changes, new_ids::NewIds, wakes};
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_propagation::{binding, changes, new_ids::NewIds, overrides, wakes};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use kube::api::DynamicObject;
+use kube::{ResourceExt as _, api::DynamicObject};
 
 use self::{apply::Applier, metrics::BindingMetrics, observe::Observer, waits::SchedulerWaits};
 use crate::{
@@ -36,6 +38,7 @@ struct BindingController {
     seam: Seam,
     queue: Queue<Key>,
     bindings: Bindings,
+    works: Informer<Work>,
     templates: Arc<Objects<DynamicObject>>,
     interpreters: Arc<Interpreters>,
     observer: Observer,
@@ -50,6 +53,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         seam: setup.seam.clone(),
         queue: setup.queue("binding"),
         bindings: setup.bindings.clone(),
+        works: setup.works.clone(),
         templates: setup.templates.clone(),
         interpreters: setup.interpreters.clone(),
         applier: Applier::new(setup, waits),
@@ -58,6 +62,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     });
     setup.bindings.on_change(&this, BindingController::on_binding);
     on_change(&setup.works, &this, BindingController::on_work);
+    on_change(&setup.clusters, &this, BindingController::on_cluster);
     on_change(&this.observer.overrides, &this, BindingController::on_override);
     on_change(&this.observer.cluster_overrides, &this, BindingController::on_cluster_override);
     on_change(&this.observer.autoscalers, &this, BindingController::on_autoscaler);
@@ -128,6 +133,30 @@ impl BindingController {
         }
         for binding in self.bindings.list() {
             if wakes::binding::override_policy(old, new, &binding.spec().resource) {
+                self.queue.add_low_priority(queue_key(&binding));
+            }
+        }
+    }
+
+    /// Enqueues the bindings with a copy in the cluster to which other overrides apply now.
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let (Some(old), Some(new)) = (change.old.as_deref(), change.new.as_deref()) else { return };
+        if !wakes::binding::cluster(old, new) {
+            return;
+        }
+        let mut policies = self.observer.overrides.list();
+        policies.retain(|policy| overrides::differ(&policy.spec, old, new));
+        let mut cluster_policies = self.observer.cluster_overrides.list();
+        cluster_policies.retain(|policy| overrides::differ(&policy.spec, old, new));
+        if policies.is_empty() && cluster_policies.is_empty() {
+            return;
+        }
+        for work in self.works.namespace(&names::execution_namespace(&new.name_any())) {
+            let Some(binding) = binding_of(&work).and_then(|key| self.bindings.get(&key)) else { continue };
+            let template = &binding.spec().resource;
+            let of_namespace = policies.iter().filter(|p| p.metadata.namespace.as_ref() == Some(&template.namespace));
+            let mut specs = of_namespace.map(|p| &p.spec).chain(cluster_policies.iter().map(|p| &p.spec));
+            if specs.any(|spec| overrides::may_take(spec, template)) {
                 self.queue.add_low_priority(queue_key(&binding));
             }
         }

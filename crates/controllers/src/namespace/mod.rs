@@ -6,9 +6,9 @@ mod observe;
 
 use std::sync::Arc;
 
-use ironclad_api::{names, policy::ClusterOverridePolicy, work::Work};
+use ironclad_api::{cluster::Cluster, names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
-use ironclad_propagation::{changes, namespace, new_ids::NewIds};
+use ironclad_propagation::{changes, namespace, new_ids::NewIds, overrides, wakes};
 use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Namespace;
@@ -44,6 +44,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     on_change(&this.observer.namespaces, &this, NamespaceSync::on_namespace);
     on_change(&setup.works, &this, NamespaceSync::on_work);
     on_change(&this.observer.cluster_overrides, &this, NamespaceSync::on_cluster_override);
+    on_change(&setup.clusters, &this, NamespaceSync::on_cluster);
     this
 }
 
@@ -101,6 +102,17 @@ impl NamespaceSync {
         let (old, new) = (change.old.as_deref().map(|p| &p.spec), change.new.as_deref().map(|p| &p.spec));
         if old != new && [old, new].into_iter().flatten().any(namespace::is_overridden_by) {
             self.enqueue_all(None);
+        }
+    }
+
+    /// Other overrides may apply to a cluster that changed.
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let (Some(old), Some(new)) = (change.old.as_deref(), change.new.as_deref()) else { return };
+        let differs = |policy: Arc<ClusterOverridePolicy>| {
+            namespace::is_overridden_by(&policy.spec) && overrides::differ(&policy.spec, old, new)
+        };
+        if wakes::binding::cluster(old, new) && self.observer.cluster_overrides.list().into_iter().any(differs) {
+            self.enqueue_all(Some(&new.name_any().as_str().into()));
         }
     }
 

@@ -92,6 +92,12 @@ pub fn may_take(spec: &OverrideSpec, template: &ObjectReference) -> bool {
         || spec.resource_selectors.iter().any(|s| selector::may_take(s, kind, &template.namespace, &template.name))
 }
 
+/// Returns true if other rules of an override policy apply to a cluster since it changed.
+#[must_use]
+pub fn differ(spec: &OverrideSpec, old: &Cluster, new: &Cluster) -> bool {
+    rules(spec, old) != rules(spec, new)
+}
+
 /// Returns true if the distributed autoscaler writes the policy (specification/autoscaling.md 6.6).
 #[must_use]
 pub fn is_of_autoscaler(policy: &OverridePolicy) -> bool {

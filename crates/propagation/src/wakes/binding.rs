@@ -1,6 +1,7 @@
 //! Wake rules of the binding controller.
 
 use ironclad_api::{
+    cluster::Cluster,
     policy::OverrideSpec,
     work::{ObjectReference, Work},
 };
@@ -19,6 +20,12 @@ pub fn work(old: Option<&Work>, new: Option<&Work>) -> bool {
 #[must_use]
 pub fn override_policy(old: Option<&OverrideSpec>, new: Option<&OverrideSpec>, template: &ObjectReference) -> bool {
     old != new && [old, new].into_iter().flatten().any(|spec| overrides::may_take(spec, template))
+}
+
+/// Returns true if a cluster changed in what override policies may select clusters by. Its status is not.
+#[must_use]
+pub fn cluster(old: &Cluster, new: &Cluster) -> bool {
+    old.metadata.labels != new.metadata.labels || old.spec != new.spec
 }
 
 #[cfg(test)]
@@ -44,6 +51,57 @@ mod tests {
         ] {
             assert_eq!(work(old.as_ref(), new.as_ref()), want, "{name}");
         }
+    }
+
+    #[test]
+    fn clusters_that_override_policies_select_otherwise_wake_the_bindings_there() {
+        let base = crate::testkit::patched(
+            &crate::testkit::cluster("m1", "True"),
+            &json!({"metadata": {"labels": {"tier": "gold"}}, "spec": {"provider": "p", "region": "r", "zones": ["z"]}}),
+        );
+        let spec = |target: Value| -> OverrideSpec {
+            let rule = |target: &Value| json!({"targetCluster": target, "overriders": {"plaintext": [{"path": "/a", "operator": "remove"}]}});
+            serde_json::from_value(json!({"overrideRules": [rule(&target), rule(&json!({"clusterNames": ["m1"]}))]}))
+                .unwrap()
+        };
+        let field = |key: &str, value: &str| {
+            spec(json!({"fieldSelector": {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}}))
+        };
+        let policies = [
+            ("label", spec(json!({"labelSelector": {"matchLabels": {"tier": "gold"}}}))),
+            (
+                "absent label",
+                spec(json!({"labelSelector": {"matchExpressions": [{"key": "new", "operator": "DoesNotExist"}]}})),
+            ),
+            ("provider", field("provider", "p")),
+            ("region", field("region", "r")),
+            ("zone", field("zone", "z")),
+            ("name", spec(json!({"clusterNames": ["m1"]}))),
+            ("exclude", spec(json!({"exclude": ["m1"]}))),
+            ("all", spec(Value::Null)),
+        ];
+        let deprecated: OverrideSpec = serde_json::from_value(json!({
+            "targetCluster": {"labelSelector": {"matchLabels": {"tier": "gold"}}},
+            "overriders": {"plaintext": [{"path": "/a", "operator": "remove"}]},
+        }))
+        .unwrap();
+        for (name, change, want) in [
+            ("a label goes", json!({"metadata": {"labels": {"tier": null}}}), vec!["label", "deprecated"]),
+            ("a label comes", json!({"metadata": {"labels": {"new": "x"}}}), vec!["absent label"]),
+            ("provider", json!({"spec": {"provider": "q"}}), vec!["provider"]),
+            ("region", json!({"spec": {"region": null}}), vec!["region"]),
+            ("zones", json!({"spec": {"zones": ["y"]}}), vec!["zone"]),
+            ("another zone besides", json!({"spec": {"zones": ["z", "y"]}}), vec![]),
+            ("a taint", json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}), vec![]),
+            ("a status", json!({"status": {"kubernetesVersion": "v9"}}), vec![]),
+        ] {
+            let new = crate::testkit::patched(&base, &change);
+            let all = policies.iter().map(|(name, spec)| (*name, spec)).chain([("deprecated", &deprecated)]);
+            let differ = all.filter(|(_, spec)| overrides::differ(spec, &base, &new)).map(|(name, _)| name);
+            assert_eq!(differ.collect::<Vec<_>>(), want, "{name}");
+            assert!(want.is_empty() || cluster(&base, &new), "{name}");
+        }
+        assert!(!cluster(&base, &crate::testkit::patched(&base, &json!({"status": {"kubernetesVersion": "v9"}}))));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | [`convert`] | v1alpha1 of the bindings |
 //! | [`without_effect`] | fields and kinds on which no code acts |
 
+mod cluster_names;
 pub mod convert;
 mod diff;
 pub mod field;

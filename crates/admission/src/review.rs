@@ -75,7 +75,7 @@ impl Review {
     #[must_use]
     pub fn needs(&self, webhook: &Webhook, config: &Config) -> BTreeSet<Need> {
         let mut needs = BTreeSet::new();
-        (webhook.needs)(&self.request(), config, &mut needs);
+        webhook.ask(&self.request(), config, &mut needs);
         needs
     }
 

@@ -6,7 +6,7 @@ use ironclad_patch::FieldError;
 use serde_json::Value;
 
 use crate::{
-    Config, Denial, Lookups, Need, Operation, Request, Verdict,
+    Config, Denial, Lookups, Need, Operation, Request, Verdict, cluster_names,
     field::{Findings, Kind},
     request::{Cx, UNDECODABLE},
     table::{Act, Phase, WEBHOOKS, Webhook},
@@ -22,7 +22,7 @@ pub const BYPASS_GROUP: &str = "karmada:admission-bypass";
 pub fn needs(phase: Phase, request: &Request<'_>, config: &Config) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
     for webhook in asked(phase, request, config) {
-        (webhook.needs)(request, config, &mut needs);
+        webhook.ask(request, config, &mut needs);
     }
     needs
 }
@@ -102,6 +102,9 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
         }
         (Act::Validate { .. } | Act::Mutate(_), _) => None,
     };
+    if webhook.validates_kind(request) {
+        cluster_names::warn(request, lookups, &mut out);
+    }
     verdict.warnings = out.warnings;
     if webhook.not_built && request.object.is_some() {
         verdict.warnings.push(format!(
@@ -109,10 +112,7 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
             request.kind, request.group, request.version
         ));
     }
-    // Once for each write: by the webhook that validates the kind.
-    if let (Act::Validate { .. }, Some(object)) = (webhook.act, request.object)
-        && webhook.resource == request.resource
-    {
+    if let Some(object) = request.object.filter(|_| webhook.validates_kind(request)) {
         verdict.warnings.extend(without_effect::warnings(request.kind, object));
     }
     let denial = refused.or_else(|| {

@@ -4,7 +4,7 @@
 //! paths come from here.
 
 use crate::{
-    Denial, Operation, Request,
+    Denial, Operation, Request, cluster_names,
     field::Findings,
     kinds,
     request::{Config, Cx, Needs},
@@ -133,6 +133,19 @@ impl Webhook {
                 })
             })
             && !(self.exempts_own(config) && is_own(request, config))
+    }
+
+    /// Names the objects that its review of this write needs.
+    pub(crate) fn ask(&self, request: &Request<'_>, config: &Config, needs: &mut Needs) {
+        (self.needs)(request, config, needs);
+        if self.validates_kind(request) {
+            cluster_names::needs(request, needs);
+        }
+    }
+
+    /// Returns true if it is the webhook that validates this kind: there is one at most.
+    pub(crate) fn validates_kind(&self, request: &Request<'_>) -> bool {
+        matches!(self.act, Act::Validate { .. }) && self.resource == request.resource
     }
 
     /// Returns true if writes of our own controllers bypass it.
@@ -405,7 +418,6 @@ pub static WEBHOOKS: &[Webhook] = &[
         group: NETWORKING,
         resource: "multiclusterservices",
         act: Act::Validate { object: kinds::service::validate, change: kinds::service::change },
-        needs: kinds::service::needs,
         ..BASE
     },
     Webhook {

@@ -230,13 +230,3 @@ fn weights(placement: &Placement, path: &Path, out: &mut Findings) {
         out.warn(format!("{path}: staticWeightList has no effect beside dynamicWeight"));
     }
 }
-
-/// All cluster names that occur in a placement.
-pub(crate) fn cluster_names(placement: &Placement) -> BTreeSet<&str> {
-    let one = placement.cluster_affinity.iter();
-    let terms = placement.cluster_affinities.iter();
-    let all = one
-        .chain(terms.clone().map(|term| &term.affinity))
-        .chain(terms.flat_map(|term| term.overflow_affinities.iter().map(|tier| &tier.affinity)));
-    all.flat_map(|affinity| affinity.cluster_names.iter().map(String::as_str)).collect()
-}

@@ -14,7 +14,7 @@ use super::{
     placement, priority,
 };
 use crate::{
-    Denial, Need, Operation, Request, Resource,
+    Denial, Need, Operation, Request,
     field::{Findings, Path},
     request::{Config, Cx, Needs, decode_spec},
 };
@@ -37,16 +37,6 @@ const CLUSTER: Kind = Kind {
     namespaced: false,
 };
 
-/// At most this many cluster names are looked up, to warn of unknown ones.
-const NAMES_MAX: usize = 64;
-
-const CLUSTERS: Resource =
-    Resource { group: "cluster.karmada.io", version: "v1alpha1", kind: "Cluster", plural: "clusters" };
-
-fn cluster(name: &str) -> Need {
-    Need::Get { resource: CLUSTERS, namespace: String::new(), name: name.to_owned() }
-}
-
 /// Asks for an id for a new policy.
 pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     if request.operation == Operation::Create {
@@ -54,10 +44,9 @@ pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     }
 }
 
-/// Looks up the clusters and the priority class that the policy names.
+/// Looks up the priority class that the policy names.
 pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     let Some(Ok(spec)) = request.object.map(spec) else { return };
-    needs.extend(placement::cluster_names(&spec.placement).into_iter().take(NAMES_MAX).map(cluster));
     if let Some(priority) = &spec.schedule_priority {
         priority::needs_class(priority, needs);
     }
@@ -132,7 +121,6 @@ fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result
     let path = Path::new("spec");
     let spec = spec(object)?;
     placement::placement(&spec.placement, &path.child("placement"), out);
-    unknown_clusters(&spec, cx, out);
     if let Some(behavior) = &spec.failover {
         if behavior.application.is_some() && !spec.propagate_deps {
             let detail = "application failover is set, propagateDeps must be true";
@@ -242,14 +230,5 @@ fn suspended(suspension: &Suspension, path: &Path, out: &mut Findings) {
     let some = suspension.dispatching_on_clusters.as_ref().is_some_and(|on| !on.cluster_names.is_empty());
     if suspension.dispatching == Some(true) && some {
         out.invalid(path, suspension, "suspension dispatching cannot co-exist with dispatchingOnClusters.clusterNames");
-    }
-}
-
-/// Warns of cluster names that do not exist: most often they are misspelt.
-fn unknown_clusters(spec: &PropagationSpec, cx: &Cx<'_>, out: &mut Findings) {
-    for name in placement::cluster_names(&spec.placement) {
-        if cx.lookups.get(&cluster(name)).is_some_and(<[Value]>::is_empty) {
-            out.warn(format!("spec.placement names cluster {name:?}, which does not exist"));
-        }
     }
 }

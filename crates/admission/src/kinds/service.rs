@@ -12,17 +12,10 @@ use super::{
     quota,
 };
 use crate::{
-    Denial, Need, Operation, Request, Resource,
+    Denial, Need, Operation, Request,
     field::{Findings, Path},
     request::{Config, Cx, Needs, decode},
 };
-
-const CLUSTERS: Resource =
-    Resource { group: "cluster.karmada.io", version: "v1alpha1", kind: "Cluster", plural: "clusters" };
-
-fn cluster(name: &str) -> Need {
-    Need::Get { resource: CLUSTERS, namespace: String::new(), name: name.to_owned() }
-}
 
 pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     if request.object.is_some_and(|object| label(object, labels::MULTI_CLUSTER_SERVICE_PERMANENT_ID).is_empty()) {
@@ -35,16 +28,6 @@ pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
         set_label(object, labels::MULTI_CLUSTER_SERVICE_PERMANENT_ID, &cx.lookups.id);
     }
     Ok(())
-}
-
-/// At most this many cluster names are looked up.
-const NAMES_MAX: usize = 64;
-
-pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
-    let Some(Ok(service)) = request.object.map(decode::<MultiClusterService>) else { return };
-    let spec = &service.spec;
-    let named = spec.provider_clusters.iter().chain(&spec.consumer_clusters);
-    needs.extend(named.take(NAMES_MAX).map(|c| cluster(&c.name)));
 }
 
 pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
@@ -76,9 +59,6 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
             quota::cluster_name(&selector.name, &at, out);
             if !seen.insert(selector.name.as_str()) {
                 out.duplicate(&at, &selector.name);
-            }
-            if cx.lookups.get(&cluster(&selector.name)).is_some_and(<[Value]>::is_empty) {
-                out.warn(format!("spec.{field} names cluster {:?}, which does not exist", selector.name));
             }
         }
     }

@@ -170,7 +170,7 @@ fn service_rules() {
     assert_eq!(
         named.validated().warnings,
         [
-            "spec.providerClusters names cluster \"m1\", which does not exist",
+            "spec.providerClusters[0].name names cluster \"m1\", which does not exist",
             "MultiClusterService networking.karmada.io/v1alpha1 has no effect: this version of Ironclad does not act on the kind",
         ]
     );

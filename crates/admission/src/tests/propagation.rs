@@ -524,8 +524,8 @@ fn unknown_names_are_warned_of() {
     assert_eq!(
         write.validated().warnings,
         [
-            "spec.placement names cluster \"m2\", which does not exist",
             "spec.schedulePriority.priorityClassName: PriorityClass \"high\" does not exist: until it does, the default priority counts",
+            "spec.placement.clusterAffinity.clusterNames[1] names cluster \"m2\", which does not exist",
         ]
     );
     let needed = write.with_request(|request| needs(Phase::Mutating, request, &write.config));

@@ -78,7 +78,7 @@ async fn a_policy_is_defaulted_on_create_and_protected_on_update() {
     .await;
     assert_eq!(
         (code, warnings),
-        (200, vec!["299 - \"spec.placement names cluster \\\"nowhere\\\", which does not exist\"".to_owned()])
+        (200, vec!["299 - \"spec.placement.clusterAffinity.clusterNames[0] names cluster \\\"nowhere\\\", which does not exist\"".to_owned()])
     );
 
     let ours = client(&plane.server, OWN);

@@ -68,7 +68,8 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     let unknown =
         policy(&json!({"name": "far"}), json!({"placement": {"clusterAffinity": {"clusterNames": ["nowhere"]}}}));
     let warned = create(kubectl, &unknown, &[]).await?;
-    let want = "Warning: spec.placement names cluster \"nowhere\", which does not exist";
+    let want =
+        "Warning: spec.placement.clusterAffinity.clusterNames[0] names cluster \"nowhere\", which does not exist";
     ensure!(warned.code == Some(0) && warned.stderr.contains(want), "{warned:?}");
     let other = kubectl
         .output(["patch", "propagationpolicy", "far", "--type=merge", "-p", r#"{"spec":{"schedulerName":"x"}}"#], "")

@@ -33,6 +33,7 @@ mod template;
 #[cfg(test)]
 mod testkit;
 mod token;
+mod ttl;
 mod workload;
 
 use std::fmt::{Debug, Display};

@@ -6,7 +6,7 @@ pub use ironclad_hpa::options::Options as AutoscalingOptions;
 
 use crate::{
     Cluster, Signer, aggregation, certificates, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa,
-    job, namespace, protection, replicaset, resourcequota, statefulset, token,
+    job, namespace, protection, replicaset, resourcequota, statefulset, token, ttl,
 };
 
 /// A built-in controller.
@@ -32,6 +32,8 @@ pub enum Controller {
     CertificateSigning,
     /// Maintains the status of ResourceQuotas.
     ResourceQuota,
+    /// Deletes finished Jobs after their time to live.
+    TtlAfterFinished,
     /// Maintains the EndpointSlices of Services.
     EndpointSlice,
     /// Maintains the status of PodDisruptionBudgets.
@@ -54,7 +56,7 @@ pub enum Controller {
 
 impl Controller {
     /// All controllers, in the order in which they start.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -65,6 +67,7 @@ impl Controller {
         Self::RoleAggregation,
         Self::CertificateSigning,
         Self::ResourceQuota,
+        Self::TtlAfterFinished,
         Self::EndpointSlice,
         Self::Disruption,
         Self::Deployment,
@@ -77,7 +80,7 @@ impl Controller {
     ];
 
     /// Controllers of the control plane. Its workloads are templates, which must not start.
-    pub const PLANE: [Self; 10] = [
+    pub const PLANE: [Self; 11] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -88,6 +91,7 @@ impl Controller {
         Self::RoleAggregation,
         Self::CertificateSigning,
         Self::ResourceQuota,
+        Self::TtlAfterFinished,
     ];
 
     /// The name in kube-controller-manager's `--controllers`.
@@ -103,6 +107,7 @@ impl Controller {
             Self::RoleAggregation => "clusterrole-aggregation-controller",
             Self::CertificateSigning => "certificatesigningrequest-signing-controller",
             Self::ResourceQuota => "resourcequota-controller",
+            Self::TtlAfterFinished => "ttl-after-finished-controller",
             Self::EndpointSlice => "endpointslice-controller",
             Self::Disruption => "disruption-controller",
             Self::Deployment => "deployment-controller",
@@ -170,6 +175,7 @@ pub fn start(cluster: &Cluster, options: &Options) {
                 }
             }
             Controller::ResourceQuota => resourcequota::start(cluster),
+            Controller::TtlAfterFinished => ttl::start(cluster),
             Controller::EndpointSlice => endpointslice::start(cluster),
             Controller::Disruption => disruption::start(cluster),
             Controller::Deployment => deployment::start(cluster),

@@ -54,8 +54,6 @@ pub(crate) struct Plan {
     /// Pods that no longer need the finalizer.
     pub(crate) release: Vec<Arc<Pod>>,
     pub(crate) status: JobStatus,
-    /// Its `ttlSecondsAfterFinished` is over: delete the Job.
-    pub(crate) expire: bool,
     pub(crate) idle: bool,
     pub(crate) requeue_at: Option<Timestamp>,
 }
@@ -65,16 +63,21 @@ pub(crate) fn is_indexed(job: &Job) -> bool {
 }
 
 pub(crate) fn is_finished(job: &Job) -> bool {
-    finished_at(job).is_some()
+    verdict_of(job).is_some()
 }
 
 pub(crate) fn is_successful(job: &Job) -> bool {
     conditions(job).iter().any(|c| c.type_ == "Complete" && c.status == "True")
 }
 
-fn finished_at(job: &Job) -> Option<Timestamp> {
-    let over = conditions(job).iter().find(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True");
-    over.map(|c| c.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0))
+/// The time at which it finished, if it is known.
+pub(crate) fn finished_at(job: &Job) -> Option<Timestamp> {
+    verdict_of(job)?.last_transition_time.as_ref().map(|time| time.0)
+}
+
+/// The condition that says that it is over.
+fn verdict_of(job: &Job) -> Option<&JobCondition> {
+    conditions(job).iter().find(|c| matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True")
 }
 
 fn conditions(job: &Job) -> &[JobCondition] {
@@ -97,17 +100,8 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let spec = job.spec.clone().unwrap_or_default();
     let mut plan = Plan { status: job.status.clone().unwrap_or_default(), idle: true, ..Plan::default() };
     let ended = |p: &&Arc<Pod>| is_tracked(p) && !is_active(p);
-    if let Some(at) = finished_at(job) {
-        // Ends after the Job's own do not count.
-        plan.release = seen.pods.iter().filter(ended).cloned().collect();
-        if let Some(ttl) = spec.ttl_seconds_after_finished {
-            let until = after(at, i64::from(ttl));
-            plan.expire = until <= now && job.metadata.deletion_timestamp.is_none();
-            plan.requeue_at = Some(until).filter(|until| *until > now);
-        }
-        return plan;
-    }
-    if job.metadata.deletion_timestamp.is_some() {
+    // Ends after the Job's own do not count.
+    if is_finished(job) || job.metadata.deletion_timestamp.is_some() {
         plan.release = seen.pods.iter().filter(ended).cloned().collect();
         return plan;
     }

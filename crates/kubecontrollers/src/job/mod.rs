@@ -17,10 +17,9 @@ use k8s_openapi::api::{
     batch::v1::{Job, JobStatus},
     core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod},
 };
-use kube::api::PropagationPolicy;
 use serde_json::{Value, json};
 
-pub(crate) use self::decide::{is_finished, is_successful};
+pub(crate) use self::decide::{finished_at, is_finished, is_successful};
 use self::{
     decide::{Seen, decide, is_indexed},
     ends::{FINALIZER, INDEX_FAILURES, is_tracked, untracked},
@@ -84,10 +83,6 @@ async fn reconcile(jobs: &Arc<Workload<Job>>, key: &Key) -> Result<Next, Failure
     if !plan.create.is_empty() {
         let wanted = plan.create.iter().map(|place| new_pod(job, *place, &plan.index_failures)).collect();
         jobs.control.create(&job.metadata, wanted).await?;
-    }
-    if plan.expire {
-        let api: Api<Job> = Api::namespaced(jobs.cluster.client.clone(), &key.namespace);
-        jobs.control.writer().delete(&api, Some(&jobs.objects), job, PropagationPolicy::Foreground).await?;
     }
     Ok(next(wait, plan.requeue_at, now))
 }

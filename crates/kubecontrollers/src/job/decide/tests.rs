@@ -160,16 +160,6 @@ fn deadlines() {
 }
 
 #[test]
-fn a_finished_job_is_deleted_after_its_ttl() {
-    let mut j = job(|s| s.ttl_seconds_after_finished = Some(30));
-    j.status = Some(settled(job(|_| {}), vec![done("a"), done("b"), done("c")], 100).status);
-    assert!(is_finished(&j) && is_successful(&j));
-    let before = plan(j.clone(), vec![], 129);
-    assert_eq!((before.expire, before.requeue_at), (false, Some(at(130))));
-    assert!(plan(j, vec![], 130).expire);
-}
-
-#[test]
 fn resuming_restarts_the_deadline() {
     let mut j = job(|s| s.suspend = Some(true));
     j.status = Some(plan(j.clone(), vec![], 10).status);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo},
-    apimachinery::pkg::apis::meta::v1::Time,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time},
 };
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
@@ -52,8 +52,8 @@ fn status(shape: &Shape, number: u32, now: Timestamp) -> NodeStatus {
         last_transition_time: Some(Time(now)),
     };
     NodeStatus {
-        capacity: Some(shape.capacity.clone()),
-        allocatable: Some(shape.capacity.clone()),
+        capacity: Some(offered(shape)),
+        allocatable: Some(offered(shape)),
         conditions: Some(vec![
             condition(
                 "MemoryPressure",
@@ -78,6 +78,13 @@ fn status(shape: &Shape, number: u32, now: Timestamp) -> NodeStatus {
         }),
         ..NodeStatus::default()
     }
+}
+
+/// The capacity of each node. Like every kubelet it offers ephemeral storage, also if the shape does not name it.
+fn offered(shape: &Shape) -> BTreeMap<String, Quantity> {
+    let mut capacity = shape.capacity.clone();
+    capacity.entry("ephemeral-storage".to_owned()).or_insert_with(|| Quantity("100Gi".to_owned()));
+    capacity
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -112,7 +119,7 @@ fn change(member: &str, shape: &Shape, number: u32, seen: &Node) -> Step {
     let status = seen.status.as_ref();
     let right = status.is_some_and(|s| {
         let ready = s.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
-        ready && s.allocatable.as_ref() == Some(&shape.capacity)
+        ready && s.allocatable.as_ref() == Some(&offered(shape))
     });
     if labels.is_empty() && right { Step::Leave } else { Step::Change { labels, status: !right } }
 }
@@ -137,8 +144,6 @@ pub(crate) fn status_patch(seen: &Node, wanted: &Node) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-
     use super::*;
 
     #[test]
@@ -175,6 +180,22 @@ mod tests {
         let zoned = Shape { node_labels: [("zone".to_owned(), "a".to_owned())].into(), ..shape.clone() };
         let want = Step::Change { labels: [("zone".to_owned(), "a".to_owned())].into(), status: false };
         assert_eq!(decide("m", &zoned, "m-node-1", Some(&node(1))), want, "changed labels are patched");
+    }
+
+    #[test]
+    fn every_node_offers_ephemeral_storage() {
+        let named = |storage: Option<&str>| Shape {
+            capacity: storage.map(|s| ("ephemeral-storage".to_owned(), Quantity(s.to_owned()))).into_iter().collect(),
+            ..Shape::default()
+        };
+        for (shape, want) in [(Shape::default(), "100Gi"), (named(None), "100Gi"), (named(Some("5Gi")), "5Gi")] {
+            let node = wanted("m", &shape, 1, Timestamp::UNIX_EPOCH);
+            assert_eq!(decide("m", &shape, "m-node-1", Some(&node)), Step::Leave);
+            let status = node.status.unwrap();
+            for list in [status.capacity, status.allocatable] {
+                assert_eq!(list.unwrap()["ephemeral-storage"].0, want);
+            }
+        }
     }
 
     #[test]

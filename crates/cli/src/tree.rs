@@ -10,7 +10,7 @@ use ironclad_api::{
     cluster::Cluster,
     labels, names,
     policy::{ClusterPropagationPolicy, PropagationPolicy},
-    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
+    work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_fleet::{
     ClusterName, Gvk, ObjectKey, World, targets,
@@ -216,19 +216,21 @@ async fn related(client: &Client, resource: &Resource, namespace: &str, name: &s
         world.insert_binding(found);
         (spec, label, id)
     };
-    for cluster in of_clusters(client, &spec).await? {
-        world.insert_cluster(cluster);
-    }
+    let mut clusters = targets::expected_clusters(&spec);
     if let Some(id) = id {
         let selector = ListParams::default().labels(&format!("{label}={id}"));
         let works = pages::all(&Api::<Work>::all(client.clone()), selector).await?;
         works.into_iter().for_each(|work| world.insert_work(work));
+        // A member may still have a copy that it does not delete.
+        clusters.extend(world.works.keys().map(|key| key.cluster.clone()));
+    }
+    for cluster in of_names(client, &clusters).await? {
+        world.insert_cluster(cluster);
     }
     Ok(world)
 }
 
-async fn of_clusters(client: &Client, spec: &ResourceBindingSpec) -> Result<Vec<Cluster>, kube::Error> {
-    let wanted: BTreeSet<ClusterName> = targets::expected_clusters(spec);
+async fn of_names(client: &Client, wanted: &BTreeSet<ClusterName>) -> Result<Vec<Cluster>, kube::Error> {
     let api: &Api<Cluster> = &Api::all(client.clone());
     let read = wanted.iter().map(async |name| api.get_opt(&name.0).await);
     let found: Vec<Option<Cluster>> = stream::iter(read).buffered(members::ASKED_MAX).try_collect().await?;

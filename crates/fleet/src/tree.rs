@@ -1,7 +1,7 @@
 //! The chain from a template to its copies, link by link, and where it breaks first (specification/operations.md 2.20
 //! `tree`).
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use ironclad_api::{
     Condition, ObjectMeta,
@@ -250,14 +250,15 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
         })
     };
     let staying = targets::staying(bound.spec);
-    for cluster in targets::expected_clusters(bound.spec) {
-        let (state, detail) = cluster_state(world, &cluster);
+    let expected = targets::expected_clusters(bound.spec);
+    for cluster in &expected {
+        let (state, detail) = cluster_state(world, cluster);
         tree.push(3, format!("Cluster {cluster}"), state, detail);
-        let work = work_of(world, bound, &cluster);
+        let work = work_of(world, bound, cluster);
         let (state, detail) = match work {
-            None => not_made(world, bound, &cluster),
-            Some(_) if suspended(&cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
-            Some(work) => match staying.iter().find(|copy| copy.cluster == cluster && copy.replicas > 0) {
+            None => not_made(world, bound, cluster),
+            Some(_) if suspended(cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
+            Some(work) => match staying.iter().find(|copy| copy.cluster == *cluster && copy.replicas > 0) {
                 Some(copy) => (LinkState::Waiting, copy.stays()),
                 None => applied(work),
             },
@@ -267,8 +268,21 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
         let name = work.and_then(|work| work.metadata.name.clone()).unwrap_or_else(default);
         tree.push(4, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
         if work.is_some() {
-            copy(world, template, &cluster, work, tree);
+            copy(world, template, cluster, work, tree);
         }
+    }
+    let others: BTreeSet<&ClusterName> =
+        world.works.keys().map(|key| &key.cluster).filter(|cluster| !expected.contains(*cluster)).collect();
+    for (cluster, work) in others.into_iter().filter_map(|cluster| Some((cluster, work_of(world, bound, cluster)?))) {
+        let (state, detail) = cluster_state(world, cluster);
+        tree.push(3, format!("Cluster {cluster}"), state, detail);
+        let (state, detail) = match applied(work) {
+            refused @ (LinkState::Broken, _) if work.metadata.deletion_timestamp.is_some() => refused,
+            _ => (LinkState::Waiting, "is to be deleted".to_owned()),
+        };
+        let name = work.metadata.name.as_deref().unwrap_or_default();
+        tree.push(4, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
+        copy(world, template, cluster, Some(work), tree);
     }
 }
 

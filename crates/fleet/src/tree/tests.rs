@@ -203,6 +203,33 @@ fn evictions_and_dependencies_are_told() {
 }
 
 #[test]
+fn copies_that_a_member_does_not_delete_are_told() {
+    let going = |conditions: Value| {
+        let mut world = world();
+        world.insert_binding(changed(binding(), json!({"spec": {"clusters": [{"name": "m1", "replicas": 3}]}})));
+        let deleted =
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": conditions}});
+        world.insert_work(changed(healthy("m2", 1, "Healthy"), deleted));
+        let lines = printed(&world);
+        let at = lines.iter().position(|line| line.contains("Cluster m2")).unwrap();
+        lines[at..=at + 1].to_vec()
+    };
+    let message = "Failed to delete the object: no";
+    for (conditions, want) in [
+        (
+            json!([condition("Applied", "False", "AppliedFailed", message)]),
+            format!("        Work karmada-es-m2/web-1 [Broken] AppliedFailed: {message} <-"),
+        ),
+        (
+            json!([condition("Applied", "True", "AppliedSuccessful", "")]),
+            "        Work karmada-es-m2/web-1 [Waiting] is to be deleted".to_owned(),
+        ),
+    ] {
+        assert_eq!(going(conditions), ["      Cluster m2 [Ok] ".to_owned(), want]);
+    }
+}
+
+#[test]
 fn health_that_is_older_than_the_copy_breaks_no_link() {
     let mut world = world();
     world.insert_work(changed(healthy("m1", 2, "Healthy"), json!({})));

@@ -133,8 +133,7 @@ pub(super) fn end_of_contest(plan: &mut Plan<Effect>, cx: &Context<'_>) {
 
 /// The object could not be deleted; the Work remains until it is.
 pub(super) fn not_removed(plan: &mut Plan<Effect>, cx: &Context<'_>, error: &str) {
-    let text = format!("Failed to delete the object in cluster {}: {}", cx.key.cluster, bounded(error));
-    record_event(plan, cx, |about| Event::warning(about, events::SYNC_FAILED, text.clone()));
+    blocked(plan, cx, reasons::APPLIED_FAILED, &format!("Failed to delete the object: {}", bounded(error)));
     plan.effects.push(Effect::Retry);
 }
 

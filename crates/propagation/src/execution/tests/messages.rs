@@ -83,9 +83,12 @@ fn refusal_and_recovery_are_reported_once() {
     let plan = after.plan();
     assert_eq!(words(&plan), ["create", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"]);
     assert_eq!(words(&after.after(&plan).plan()), Vec::<String>::new());
-    let terminating = Scene { work: deleting(&after.work), ..after };
+    let terminating = Scene { work: deleting(&done(&web())), ..after };
     let report = failed(&terminating.seen(&interpreter), "Denied", "no", now());
-    assert_eq!(words(&report), [WARN[0], WARN[1], "retry"], "a Work that goes does not say that it was not applied");
+    assert_eq!(words(&report), refused(), "a deletion that is refused is told the same way");
+    assert_eq!(conditions_of(&report)[1].message, "Failed to delete the object: no");
+    let terminating = terminating.after(&report);
+    assert_eq!(words(&failed(&terminating.seen(&interpreter), "Denied", "no", now())), ["retry"]);
 }
 
 #[test]

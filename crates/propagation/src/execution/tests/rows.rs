@@ -390,7 +390,7 @@ fn work_being_deleted() {
         (
             "the kind is not known any more",
             Scene { served: Served::No, ..Scene::of(terminating.clone()).unknown() },
-            vec![WARN[0], WARN[1], "retry"],
+            refused(),
         ),
         // Required again (specification/failover.md 14.1, karmada#5406).
         ("wanted again: it stays", wanted(Scene::of(terminating.clone()).has(there.clone())), vec![release]),

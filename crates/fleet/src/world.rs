@@ -1,6 +1,9 @@
 //! A fleet in one state: what [`check`](crate::check) judges, and what a dump of a fleet holds.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::{
     cluster::Cluster,
@@ -35,6 +38,8 @@ pub struct World {
     pub works: BTreeMap<WorkKey, Arc<Work>>,
     /// Objects in members. A cluster that could not be looked at has no entry.
     pub members: BTreeMap<ClusterName, BTreeMap<ObjectKey, Arc<Value>>>,
+    /// Kinds whose objects in a member of [`World::members`] are not known.
+    pub unlisted: BTreeSet<(ClusterName, Gvk)>,
 }
 
 impl World {

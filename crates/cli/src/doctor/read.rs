@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
 use anyhow::Context as _;
 use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, crds::crds, labels};
-use ironclad_fleet::{ClusterName, World};
+use ironclad_fleet::{ClusterName, Gvk, World};
 use ironclad_interpreter::{Interpreter, ReplicasPaths, replicas_paths, webhook::Webhooks};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
@@ -73,10 +73,15 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
         within_member(&client, &resources, wanted.into_iter().flatten()).await
     })
     .await;
-    for (name, objects) in answers.answered {
+    for (name, found) in answers.answered {
         let cluster = ClusterName::from(name.as_str());
         read.world.members.entry(cluster.clone()).or_default();
-        objects.into_iter().for_each(|object| read.world.insert_member(cluster.clone(), object));
+        found.objects.into_iter().for_each(|object| read.world.insert_member(cluster.clone(), object));
+        for (kind, why) in found.unlisted {
+            let line = format!("{kind} in cluster {name} could not be checked: {why}");
+            read.findings.push(Finding::new(Grade::Warning, line));
+            read.world.unlisted.insert((cluster.clone(), kind));
+        }
     }
     for (name, why) in answers.silent.iter() {
         read.findings.push(Finding::new(Grade::Warning, format!("cluster {name} could not be checked: {why}")));
@@ -130,20 +135,38 @@ async fn list(client: &Client, resource: &Resource, labels: Option<&str>) -> Res
     }
 }
 
-/// The objects of these kinds in the member that carry our mark.
+/// Objects of a member that carry our mark.
+#[derive(Default)]
+struct Found {
+    objects: Vec<Value>,
+    /// Kinds that the member refused to list, each with its answer: a dead conversion webhook of one says nothing
+    /// about the others.
+    unlisted: Vec<(Gvk, String)>,
+}
+
+/// Lists the objects of these kinds in the member.
 async fn within_member<'a>(
     client: &Client,
     resources: &Resources,
     wanted: impl Iterator<Item = &'a Kind>,
-) -> Result<Vec<Value>, String> {
+) -> Result<Found, String> {
     // A member without objects of ours is checked only if it answers, too.
     client.apiserver_version().await.map_err(|error| answer(&error))?;
     let managed = format!("{}={}", labels::MANAGED, labels::TRUE);
-    let mut found = Vec::new();
-    for resource in wanted.filter_map(|kind| resource_of(resources, kind)) {
-        let objects = list(client, &resource, Some(&managed)).await;
-        for object in objects.map_err(|error| answer(&error))? {
-            found.push(whole(&object, &resource).map_err(|error| error.to_string())?);
+    let mut found = Found::default();
+    for (kind, resource) in wanted.filter_map(|kind| Some((kind, resource_of(resources, kind)?))) {
+        match list(client, &resource, Some(&managed)).await {
+            Ok(objects) => {
+                for object in objects {
+                    found.objects.push(whole(&object, &resource).map_err(|error| error.to_string())?);
+                }
+            }
+            // Without the kind it has no objects of it.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error @ kube::Error::Api(_)) => {
+                found.unlisted.push((Gvk::from_manifest(&kind.0, &kind.1), answer(&error)));
+            }
+            Err(error) => return Err(answer(&error)),
         }
     }
     Ok(found)

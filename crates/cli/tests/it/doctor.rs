@@ -12,7 +12,8 @@ use ironclad_planning::doctor::Grade;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    client::Body,
 };
 use serde_json::json;
 
@@ -87,10 +88,44 @@ async fn objects_in_members_are_checked() {
         "annotations": { "work.karmada.io/namespace": "karmada-es-member1", "work.karmada.io/name": "was" } } }))
     .unwrap();
     Api::namespaced(world.member.client.clone(), "default").create(&PostParams::default(), &stray).await.unwrap();
-    let members = [Member { name: "member1".to_owned(), access: Ok(Access::Client(world.member.client.clone())) }];
+    // A kind that the member does not list, of which an object is applied.
+    let mut refused = work.clone();
+    refused.metadata.name = Some("refused".to_owned());
+    refused.spec.workload.manifests = vec![
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "default" } }).into(),
+    ];
+    let works: Api<ironclad_api::work::Work> = Api::namespaced(plane.clone(), "karmada-es-member1");
+    works.create(&PostParams::default(), &refused).await.unwrap();
+    let status = json!({ "status": { "conditions": [{ "type": "Applied", "status": "True", "reason": "AppliedSuccessful",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+    works.patch_status("refused", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "R", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    clusters.patch_status("member1", &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
+    let through = world.member.client.clone();
+    let client = kube::Client::new(
+        tower::service_fn(move |request: http::Request<Body>| {
+            let through = through.clone();
+            async move {
+                if !request.uri().path().ends_with("/secrets") {
+                    return through.send(request).await;
+                }
+                let answer = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
+                    "reason": "InternalError", "message": "conversion webhook failed" });
+                let answer = Body::from(serde_json::to_vec(&answer).unwrap());
+                Ok(http::Response::builder().status(500).body(answer).unwrap())
+            }
+        }),
+        "default",
+    );
+    let members = [Member { name: "member1".to_owned(), access: Ok(Access::Client(client)) }];
     let looked = check_fleet(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
     let violations: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
     let want = "ConfigMap default/stray in cluster member1 is marked as ours, but its Work karmada-es-member1/was does not exist";
     assert!(violations.contains(&want.to_owned()), "{violations:?}");
+    assert!(!violations.iter().any(|line| line.contains("Secret")), "nothing is known of them: {violations:?}");
+    let want = "v1 Secret in cluster member1 could not be checked: Error from server (InternalError): conversion webhook failed";
+    assert!(looked.findings.iter().any(|finding| finding.what == want), "{:?}", looked.findings);
     assert!(looked.findings.iter().all(|finding| finding.grade != Grade::Broken), "{:?}", looked.findings);
 }

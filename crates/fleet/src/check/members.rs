@@ -69,7 +69,8 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
         }
         for manifest in &work.spec.workload.manifests {
             let object = key_of(&manifest.object());
-            if !objects.contains_key(&object) {
+            let is_listed = !world.unlisted.contains(&(key.cluster.clone(), object.gvk.clone()));
+            if is_listed && !objects.contains_key(&object) {
                 found.push(Violation::ObjectMissing { work: key.clone(), object });
             }
         }

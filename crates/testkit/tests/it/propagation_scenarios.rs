@@ -20,23 +20,28 @@ scenarios! {
     propagation_02_kinds
     propagation_03_policies
     propagation_04_matching
+    propagation_04_dependent_overrides
     propagation_05_claims
+    propagation_05_clones
     propagation_06_lazy_and_preserved
     propagation_06_preemption
     propagation_07_bindings
     propagation_08_dependencies
     propagation_08_kinds
     propagation_09_works
+    propagation_10_cluster_changes
     propagation_10_overrides
     propagation_11_suspension
     propagation_12_protection
     propagation_13_answers
     propagation_13_execution
+    propagation_13_takeover
     propagation_14_priority
     propagation_14_retention
     propagation_14_retention_of_scaled_kinds
     propagation_15_status
     propagation_16_binding_status
+    propagation_17_finished_jobs
     propagation_17_template_status
     propagation_18_health
     propagation_19_replicas

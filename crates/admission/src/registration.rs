@@ -20,14 +20,7 @@ pub enum Endpoint {
     /// At a URL, `https://host:port` without a path.
     Url(String),
     /// At a Service of its own cluster.
-    Service {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its port.
-        port: u16,
-    },
+    Service { namespace: String, name: String, port: u16 },
 }
 
 impl Endpoint {

@@ -18,11 +18,9 @@ use crate::field;
 /// Operation on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Create.
     Create,
     /// Update, patch or apply.
     Update,
-    /// Delete.
     Delete,
     /// Connect, such as exec into a pod.
     Connect,
@@ -44,7 +42,6 @@ impl Operation {
 /// Write to review.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The operation.
     pub operation: Operation,
     /// API group, empty for core.
     pub group: &'a str,
@@ -54,7 +51,6 @@ pub struct Request<'a> {
     pub resource: &'a str,
     /// Subresource, empty for the object itself.
     pub subresource: &'a str,
-    /// Kind.
     pub kind: &'a str,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: &'a str,
@@ -82,19 +78,12 @@ pub enum Need {
     /// A new UUID.
     Id,
     /// All objects of a resource, in one namespace or, if that is empty, in all.
-    List {
-        /// The resource.
-        resource: Resource,
-        /// The namespace.
-        namespace: String,
-    },
+    List { resource: Resource, namespace: String },
     /// One object, if it exists.
     Get {
-        /// The resource.
         resource: Resource,
         /// Its namespace, empty for cluster-scoped ones.
         namespace: String,
-        /// Its name.
         name: String,
     },
     /// One value if this user may do this to one object, else none.
@@ -103,9 +92,7 @@ pub enum Need {
         user: String,
         /// Groups of the user.
         groups: Vec<String>,
-        /// The verb.
         verb: &'static str,
-        /// The resource.
         resource: Resource,
         /// The object's namespace, empty for cluster-scoped ones.
         namespace: String,
@@ -116,9 +103,7 @@ pub enum Need {
     Labelled {
         /// The label's key.
         key: &'static str,
-        /// Its value.
         value: &'static str,
-        /// The namespace.
         namespace: String,
         /// At most this many.
         at_most: usize,
@@ -132,9 +117,7 @@ pub struct Resource {
     pub group: &'static str,
     /// API version.
     pub version: &'static str,
-    /// Kind.
     pub kind: &'static str,
-    /// Plural.
     pub plural: &'static str,
 }
 
@@ -215,7 +198,6 @@ pub(crate) struct Cx<'a> {
 pub enum Effect {
     /// Update the status of another object, with the resourceVersion that the review read.
     WriteStatus {
-        /// The resource.
         resource: Resource,
         /// The whole object with its new status.
         object: Value,

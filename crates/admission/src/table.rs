@@ -64,7 +64,6 @@ pub enum Scope {
 pub enum OwnWrites {
     /// Not reviewed.
     Exempt,
-    /// Reviewed.
     Reviewed,
     /// Reviewed while quotas are enforced, since this webhook charges the quota.
     ReviewedForQuota,
@@ -73,13 +72,11 @@ pub enum OwnWrites {
 /// Label that an object must have to be reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Labelled {
-    /// The key.
     pub key: &'static str,
     /// The value; `None` matches any.
     pub value: Option<&'static str>,
 }
 
-/// One webhook.
 #[derive(Debug, Clone, Copy)]
 pub struct Webhook {
     /// Name in the registration and in refusals.

@@ -37,13 +37,11 @@ pub struct WithoutEffect {
     pub kinds: Vec<&'static str>,
     /// JSON path from the root, lists entered implicitly; [`WHOLE_KIND`] for a whole kind.
     pub path: &'static str,
-    /// Its class.
     pub class: Class,
     /// Reason, as the end of a sentence.
     pub reason: &'static str,
 }
 
-/// The list.
 pub fn list() -> &'static [WithoutEffect] {
     static LIST: OnceLock<Vec<WithoutEffect>> = OnceLock::new();
     LIST.get_or_init(|| include_str!("../data/without-effect.txt").lines().filter_map(entry).collect())

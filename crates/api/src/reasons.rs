@@ -64,6 +64,8 @@ pub mod work {
     pub const DISPATCHING: &str = "Dispatching";
     /// Dispatching is suspended.
     pub const SUSPEND_DISPATCHING: &str = "SuspendDispatching";
+    /// The member kept the object without some fields of the manifest.
+    pub const FIELDS_DROPPED: &str = "FieldsDropped";
     /// The object in the member is being deleted.
     pub const TERMINATING: &str = "Terminating";
     /// The member does not serve the kind.

@@ -121,6 +121,9 @@ pub struct Bounds {
     pub connections: usize,
     /// Requests under way; more are answered 429, but for members of `system:masters`. Watches count until they begin.
     pub requests: usize,
+    /// Requests of routes under way, with the connections that they upgraded; more are answered 429, but for members of
+    /// `system:masters`. They don't count among the others.
+    pub streams: usize,
     /// Timeout of a TLS handshake.
     pub handshake: Duration,
     /// Timeout of the head of a request, and of the first request on a connection.
@@ -140,6 +143,7 @@ impl Default for Bounds {
             connections: 4_096,
             // As a kube-apiserver: 400 reads and 200 writes (specification/apiserver.md 24).
             requests: 600,
+            streams: 1_000,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(30),
             body: Duration::from_secs(60),

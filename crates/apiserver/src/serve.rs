@@ -3,10 +3,8 @@
 use std::{io, sync::Arc, time::Duration};
 
 use http::{Request, Response, header};
-use hyper::{
-    body::{Body as _, Incoming},
-    service::service_fn,
-};
+use http_body_util::BodyExt as _;
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
@@ -21,10 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::{
-    Identity, Server, UNAUTHENTICATED, auth,
+    Bounds, Identity, Server, UNAUTHENTICATED, auth,
     connections::{Connection, Connections, Sending},
     respond::{self, Reply},
-    server::read_body,
+    route::Carrier,
+    server::BrokenOff,
     status::ApiError,
 };
 
@@ -69,7 +68,7 @@ impl Server {
         tracing::info!(%address, server = %self.state.options.name, "serving");
         let acceptor = TlsAcceptor::from(tls);
         let open = Connections::new(self.state.options.bounds.connections, self.state.seam.clock.clone());
-        let requests = Arc::new(Semaphore::new(self.state.options.bounds.requests));
+        let permits = Permits::new(self.state.options.bounds);
         let connections = tasks.child("connections");
         let mut logged_at = None;
         loop {
@@ -97,10 +96,10 @@ impl Server {
                 () = tasks.stopping() => break,
                 slot = open.admit() => slot,
             };
-            let (server, acceptor, requests) = (self.clone(), acceptor.clone(), requests.clone());
+            let (server, acceptor, permits) = (self.clone(), acceptor.clone(), permits.clone());
             let group = connections.clone();
             connections.spawn("connection", async move {
-                server.connection(stream, acceptor, &group, &Arc::new(slot), requests).await;
+                server.connection(stream, acceptor, &group, &Arc::new(slot), permits).await;
             });
         }
         drop(listener);
@@ -116,7 +115,7 @@ impl Server {
         acceptor: TlsAcceptor,
         tasks: &Tasks,
         slot: &Arc<Connection>,
-        requests: Arc<Semaphore>,
+        permits: Permits,
     ) {
         let bounds = self.state.options.bounds;
         let _ = stream.set_nodelay(true);
@@ -128,14 +127,17 @@ impl Server {
         let Ok(Ok(stream)) = accepted else { return };
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let by_certificate = certificate.and_then(|c| identity_of(c));
-        let (server, of_requests) = (self.clone(), slot.clone());
+        let carrier = Carrier { tasks: tasks.clone(), connection: slot.clone(), _permit: None };
+        let server = self.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (server, identity, requests) = (server.clone(), by_certificate.clone(), requests.clone());
-            let underway = of_requests.begin();
+            let (server, identity, permits) = (server.clone(), by_certificate.clone(), permits.clone());
+            let (underway, carrier) = (carrier.connection.begin(), carrier.clone());
             async move {
                 let mut underway = underway.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
-                let (reply, permit) = server.networked(request, identity, requests).await?;
-                underway.answered();
+                let (reply, permit) = server.networked(request, identity, permits, carrier).await?;
+                if reply.extensions().get::<BrokenOff>().is_none() {
+                    underway.answered();
+                }
                 io::Result::Ok(reply.map(|body| Sending::new(body, underway, permit)))
             }
         });
@@ -190,7 +192,8 @@ impl Server {
         self: Arc<Self>,
         request: Request<Incoming>,
         by_certificate: Option<Identity>,
-        requests: Arc<Semaphore>,
+        permits: Permits,
+        carrier: Carrier,
     ) -> io::Result<(Reply, Option<Arc<OwnedSemaphorePermit>>)> {
         let bearer = request.headers().get(header::AUTHORIZATION).map(|v| String::from_utf8_lossy(v.as_bytes()));
         let identity = match by_certificate {
@@ -200,22 +203,33 @@ impl Server {
                 Err(error) => return Ok((self.finish(request.headers(), respond::error(&error), &[]), None)),
             },
         };
-        let permit = requests.try_acquire_owned().ok().map(Arc::new);
+        let is_streamed = self.is_streamed(request.uri().path());
+        let permits = if is_streamed { permits.streams } else { permits.requests };
+        let permit = permits.try_acquire_owned().ok().map(Arc::new);
         if permit.is_none() && !identity.is_master() {
             return Ok((self.finish(request.headers(), respond::error(&ApiError::too_many_requests()), &[]), None));
         }
-        let (parts, body) = request.into_parts();
-        // Whoever may not send a body can't make the server wait for it.
-        if !body.is_end_stream()
-            && let Err(error) = self.may_ask(&parts, &identity)
-        {
-            return Ok((self.refuse(&parts, &error), None));
+        let mut request = request.map(|body| body.map_err(io::Error::other).boxed_unsync());
+        if is_streamed {
+            request.extensions_mut().insert(Carrier { _permit: permit.clone(), ..carrier });
         }
-        let body =
-            timeout(self.state.options.bounds.body, read_body(body)).await.unwrap_or_else(|_| Err(ApiError::timeout()));
-        let reply: Option<Response<_>> = self.handle_read(parts, body, identity, permit.clone()).await;
+        let reply: Option<Response<_>> = self.handle_counted(request, identity, permit.clone()).await;
         let reply = reply.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))?;
         Ok((reply, permit))
+    }
+}
+
+/// Permits of the requests under way on a listener.
+#[derive(Clone)]
+struct Permits {
+    requests: Arc<Semaphore>,
+    /// Of routes.
+    streams: Arc<Semaphore>,
+}
+
+impl Permits {
+    fn new(bounds: Bounds) -> Self {
+        Self { requests: Arc::new(Semaphore::new(bounds.requests)), streams: Arc::new(Semaphore::new(bounds.streams)) }
     }
 }
 

@@ -11,7 +11,6 @@ pub struct Served {
     pub group: &'static str,
     /// Version in the group.
     pub version: &'static str,
-    /// Its resources.
     pub resources: Vec<ServedResource>,
 }
 
@@ -20,11 +19,9 @@ pub struct Served {
 pub struct ServedResource {
     /// As in paths.
     pub plural: &'static str,
-    /// Its kind.
     pub kind: &'static str,
     /// True for namespaced objects.
     pub namespaced: bool,
-    /// Its verbs.
     pub verbs: Vec<&'static str>,
 }
 

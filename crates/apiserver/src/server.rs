@@ -1,17 +1,20 @@
 //! The server: what it is opened with, and the way of a request through it.
 
 use std::{
+    convert::Infallible,
+    io,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use ironclad_seam::Seam;
 use ironclad_store::Store;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     ApiError, Identity, OpenError, Options, Served, ServedApi, aggregation, api_services, auth, bootstrap,
@@ -24,7 +27,7 @@ use crate::{
     registry::Lookup,
     request::{self, Query, Verb},
     respond::{self, Reply},
-    route::Route,
+    route::{RequestBody, Route},
     state::State,
     verbs::{create, delete, follow_up, modify::UpdateScope, patch, read, review, subresource, update, watch},
 };
@@ -36,6 +39,10 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 /// The most texts in `Warning` headers, and the most characters of each.
 const WARNINGS_MAX: usize = 16;
 const WARNING_CHARS_MAX: usize = 256;
+
+/// Marks the answer to a request whose client broke its body off: it counts as given up.
+#[derive(Clone, Copy)]
+pub(crate) struct BrokenOff;
 
 /// An API server over a store.
 pub struct Server {
@@ -137,65 +144,61 @@ impl Server {
         self.openapi.publish(documents);
     }
 
+    /// The route that answers requests of this path: APIServices with a service take precedence.
+    fn streamed(&self, path: &str) -> Option<Arc<dyn Route>> {
+        self.route_of(path).filter(|_| self.state.aggregation.apis().remote(path).is_none())
+    }
+
+    /// True if requests of this path are answered by a route, which reads their bodies itself.
+    pub(crate) fn is_streamed(&self, path: &str) -> bool {
+        self.streamed(path).is_some()
+    }
+
     /// Answers a request of this user.
     ///
-    /// It runs as a task of the server: dropping the future cuts nothing in half. A server that was killed answers
-    /// with `None`.
+    /// It runs as a task of the server: dropping the future cuts nothing in half, but requests of routes, which end. A
+    /// server that was killed answers with `None`.
     pub async fn handle<B>(self: &Arc<Self>, request: Request<B>, identity: Identity) -> Option<Reply>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (parts, body) = request.into_parts();
-        let body = read_body(body).await;
-        self.handle_read(parts, body, identity, None).await
+        self.handle_counted(request.map(|body| body.map_err(io::Error::other).boxed_unsync()), identity, None).await
     }
 
-    /// Answers a request whose body was read, or failed to be. The permit is returned when the answer is complete, not
-    /// when the client disconnects, because the work continues.
-    pub(crate) async fn handle_read(
+    /// The same. The permit is returned when the answer is complete, not when the client disconnects, because the work
+    /// continues.
+    pub(crate) async fn handle_counted(
         self: &Arc<Self>,
-        parts: http::request::Parts,
-        body: Result<Bytes, ApiError>,
+        request: Request<RequestBody>,
         identity: Identity,
         permit: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Option<Reply> {
         let server = self.clone();
+        let is_streamed = self.is_streamed(request.uri().path());
+        // Dropped with this future.
+        let (_waits, gone) = oneshot::channel::<Infallible>();
         let task = self.state.seam.tasks.spawn("request", async move {
-            match body {
-                Ok(body) => server.answer(Request::from_parts(parts, body), identity, permit).await,
-                Err(error) => server.finish(&parts.headers, respond::error(&error), &[]),
+            let answer = server.answer(request, identity, permit);
+            if !is_streamed {
+                return Some(answer.await);
+            }
+            tokio::select! {
+                biased;
+                reply = answer => Some(reply),
+                _ = gone => None,
             }
         });
         match task.await {
-            Ok(reply) => Some(reply),
+            Ok(reply) => reply,
             Err(_) if self.state.seam.tasks.is_dead() => None,
             Err(_) => Some(respond::error(&ApiError::internal("the request's handler panicked"))),
         }
     }
 
-    /// Authorizes a request by its head.
-    pub(crate) fn may_ask(&self, parts: &http::request::Parts, identity: &Identity) -> Result<(), ApiError> {
-        let identity = auth::impersonated(&self.state, identity.clone(), &parts.headers)?;
-        let (path, query) = (parts.uri.path(), Query::parse(parts.uri.query()));
-        match request::parse_path(path) {
-            None => auth::authorize_path(&self.state, &identity, path, &parts.method),
-            Some(address) => {
-                let verb = request::authorized_verb(&parts.method, &address, &query);
-                auth::authorize(&self.state, &identity, &address, verb, &query)
-            }
-        }
-    }
-
-    /// The answer to a request that is refused before it is read.
-    pub(crate) fn refuse(&self, parts: &http::request::Parts, error: &ApiError) -> Reply {
-        let pretty = respond::is_pretty(&Query::parse(parts.uri.query()), &parts.headers);
-        self.finish(&parts.headers, refusal(&parts.headers, pretty, error), &[])
-    }
-
     async fn answer(
         self: Arc<Self>,
-        request: Request<Bytes>,
+        request: Request<RequestBody>,
         identity: Identity,
         permit: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Reply {
@@ -252,36 +255,45 @@ impl Server {
 
     async fn route(
         self: &Arc<Self>,
-        request: Request<Bytes>,
+        request: Request<RequestBody>,
         identity: Identity,
     ) -> Result<(Reply, Vec<String>), ApiError> {
         let (parts, body) = request.into_parts();
         let identity = auth::impersonated(&self.state, identity, &parts.headers)?;
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
+        let address = request::parse_path(path);
+        match &address {
+            None => auth::authorize_path(&self.state, &identity, path, &parts.method)?,
+            Some(address) => {
+                let asked = request::authorized_verb(&parts.method, address, &query);
+                auth::authorize(&self.state, &identity, address, asked, &query)?;
+            }
+        }
+        // Whoever may not send a body can't make the server wait for it.
         let remote = self.state.aggregation.apis().remote(path);
-        let route = self.route_of(path);
-        let Some(address) = request::parse_path(path) else {
-            auth::authorize_path(&self.state, &identity, path, &parts.method)?;
-            if let Some(api) = remote {
-                let request = Request::from_parts(parts, body);
-                return Ok((aggregation::forward(&self.state, &api, request, &identity).await?, vec![]));
+        if remote.is_none()
+            && let Some(route) = self.route_of(path)
+        {
+            return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
+        }
+        let body = match tokio::time::timeout(self.state.options.bounds.body, read_body(body)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(error)) => {
+                let mut reply = respond::error(&error);
+                if error.code == 400 {
+                    reply.extensions_mut().insert(BrokenOff);
+                }
+                return Ok((reply, vec![]));
             }
-            if let Some(route) = route {
-                return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
-            }
-            return Ok((self.other_path(&parts, path, &query), vec![]));
+            Err(_) => return Ok((respond::error(&ApiError::timeout()), vec![])),
         };
-        let asked = request::authorized_verb(&parts.method, &address, &query);
-        auth::authorize(&self.state, &identity, &address, asked, &query)?;
-        let verb = request::verb(&parts.method, &address, &query);
         if let Some(api) = remote {
             let request = Request::from_parts(parts, body);
             return Ok((aggregation::forward(&self.state, &api, request, &identity).await?, vec![]));
         }
-        if let Some(route) = route {
-            return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
-        }
+        let Some(address) = address else { return Ok((self.other_path(&parts, path, &query), vec![])) };
+        let verb = request::verb(&parts.method, &address, &query);
         let resource = match self.state.registry.find(&address.group, &address.version, &address.resource) {
             Lookup::Resource(resource) => resource,
             // For an unknown resource in a group of CRDs a kube-apiserver answers as for any unknown path.
@@ -374,11 +386,10 @@ async fn reap(state: &State) {
 }
 
 /// The whole body of a request; one that says or turns out to be too large is not read to its end.
-pub(crate) async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+///
+/// # Errors
+/// 413 beyond 3 MiB, 400 if it ends too early.
+pub async fn read_body(body: RequestBody) -> Result<Bytes, ApiError> {
     let too_large = || ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());

@@ -95,7 +95,6 @@ pub struct Details {
     pub kind: String,
     /// The uid, in answers to deletions.
     pub uid: String,
-    /// The causes.
     pub causes: Vec<Cause>,
     /// Seconds until a retry.
     pub retry_after_seconds: u32,

@@ -37,7 +37,6 @@ impl Default for Options {
 /// Snapshot of one object.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The object.
     pub object: &'a CronFederatedHPA,
     /// Flags.
     pub options: &'a Options,

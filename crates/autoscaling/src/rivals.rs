@@ -8,7 +8,6 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 pub struct Rival {
     /// True for a distributed HorizontalPodAutoscaler, false for a FederatedHPA.
     pub distributed: bool,
-    /// Its name.
     pub name: String,
     /// Its creation.
     pub created: Option<Time>,

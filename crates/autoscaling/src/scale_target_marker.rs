@@ -20,9 +20,7 @@ pub struct Seen<'a> {
 /// Change of the label of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// Set it.
     Set,
-    /// Remove it.
     Remove,
     /// Leave it as it is.
     Keep,

@@ -3,9 +3,11 @@
 use anyhow::bail;
 use ironclad_autoscaling::federated_hpa::report::Report;
 use kube::Client;
-use serde_json::Value;
 
-use crate::report::Misused;
+use crate::{
+    leader::{Unknown, ask},
+    report::Misused,
+};
 
 /// Names of the kind on the command line.
 const NAMES: [&str; 4] = ["federatedhpa", "federatedhpas", "fhpa", "federatedhpas.autoscaling.karmada.io"];
@@ -35,18 +37,13 @@ pub(crate) fn named(resource: &[String], verb: &str) -> anyhow::Result<String> {
 /// # Errors
 /// If no leader can be asked, or it has evaluated no FederatedHPA of this name.
 pub(crate) async fn last_round(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Report> {
-    let path = format!("/apis/explain.ironclad.io/v1alpha1/namespaces/{namespace}/autoscalers/{name}");
-    let request = http::Request::get(path).body(Vec::new())?;
-    match client.request::<Value>(request).await {
-        Ok(report) => Ok(serde_json::from_value(report)?),
-        Err(kube::Error::Api(status)) if status.code == 404 && status.message.contains("evaluated") => {
-            bail!("{}\n  try: ironclad get fhpa -n {namespace}", status.message)
-        }
-        Err(kube::Error::Api(status)) if status.code == 404 => bail!(
-            "the control plane does not serve explain.ironclad.io, which only `ironclad up` does\n  try: kubectl describe \
-             fhpa {name} -n {namespace}, which shows the conditions and the last values"
+    match ask(client, &format!("namespaces/{namespace}/autoscalers/{name}")).await {
+        Ok(report) => Ok(report),
+        Err(Unknown::NotFound(why)) => bail!("{why}\n  try: ironclad get fhpa -n {namespace}"),
+        Err(Unknown::Unasked(why)) => bail!(
+            "{why}\n  try: kubectl describe fhpa {name} -n {namespace}, which shows the conditions and the last values"
         ),
-        Err(error) => Err(error.into()),
+        Err(Unknown::Failed(why)) => bail!(why),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Answers of the leader about itself beside evictions: its settings, its controllers, and the queue of the scheduler.
-//! `up` serves them (group `explain.ironclad.io`); a leader of `run` announces its settings in a ConfigMap.
+//! They are asked for in group `explain.ironclad.io`; where that is not served, the settings are those that leaders of
+//! `run` announce in a ConfigMap.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +14,59 @@ use ironclad_planning::{
 use ironclad_runtime::Api;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::Client;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// Reason why something of the group is not known.
-struct Unknown {
-    why: String,
-    /// The group may not be served here, or not by a process that leads.
-    is_served: bool,
+#[derive(Debug)]
+pub(crate) enum Unknown {
+    /// The group is not served here, may not be read, or no process that leads can answer now.
+    Unasked(String),
+    /// The leader has nothing of this name.
+    NotFound(String),
+    /// The request failed.
+    Failed(String),
 }
 
-/// Reads what of the group.
-async fn read(client: &Client, what: &str) -> Result<Value, Unknown> {
+impl Unknown {
+    /// The reason as text.
+    pub(crate) fn why(self) -> String {
+        match self {
+            Self::Unasked(why) | Self::NotFound(why) | Self::Failed(why) => why,
+        }
+    }
+}
+
+/// Asks the leader: reads what of the group. Fields of newer leaders are ignored.
+pub(crate) async fn ask<T: DeserializeOwned>(client: &Client, what: &str) -> Result<T, Unknown> {
     let path = format!("/apis/explain.ironclad.io/v1alpha1/{what}");
-    let unknown = |is_served, why: String| Unknown { why, is_served };
-    let request = http::Request::get(path).body(Vec::new()).map_err(|error| unknown(true, error.to_string()))?;
-    client.request::<Value>(request).await.map_err(|error| match error {
+    let failed = |error: &dyn std::fmt::Display| Unknown::Failed(error.to_string());
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| failed(&error))?;
+    let answer = client.request::<Value>(request).await.map_err(|error| match error {
         kube::Error::Api(status) => match status.code {
-            404 => unknown(
-                false,
-                "this control plane does not serve explain.ironclad.io, as `ironclad up` does".to_owned(),
+            404 if status.message.contains("has not been evaluated") => Unknown::NotFound(status.message.clone()),
+            404 => Unknown::Unasked(
+                "this control plane does not serve explain.ironclad.io, as `ironclad up` and `ironclad run \
+                 --explain-bind-address` do"
+                    .to_owned(),
             ),
             // Rights are checked before anybody looks whether the group is served.
-            403 => unknown(false, format!("you may not read {what} of explain.ironclad.io")),
-            code => unknown(code != 503, status.message.clone()),
+            403 => Unknown::Unasked(format!(
+                "you may not read {what} of explain.ironclad.io: {} ({})",
+                status.message, status.reason
+            )),
+            503 => Unknown::Unasked(status.message.clone()),
+            _ => Unknown::Failed(status.message.clone()),
         },
-        error => unknown(true, error.to_string()),
-    })
+        error => failed(&error),
+    })?;
+    serde_json::from_value(answer).map_err(|error| failed(&format!("the leader's answer can't be read: {error}")))
 }
 
-fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| format!("the leader's answer can't be read: {error}"))
+/// A list of the group.
+#[derive(Deserialize)]
+pub(crate) struct Listed<T> {
+    pub(crate) items: Vec<T>,
 }
 
 /// The leader's configuration: as it is served, or as it was announced.
@@ -51,10 +74,12 @@ fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 /// # Errors
 /// The reason why it is not known.
 pub(crate) async fn configuration(client: &Client) -> Result<Configuration, String> {
-    match read(client, "configuration").await {
-        Ok(found) => parsed(found),
-        Err(unknown) if unknown.is_served => Err(unknown.why),
-        Err(unknown) => announced(client).await.map_err(|why| format!("{}; {why}", unknown.why)),
+    match ask::<Configuration>(client, "configuration").await {
+        // Another process may run what this one leaves out; each announces its own.
+        Ok(served) if served.leaves_out_controllers() => Ok(announced(client).await.unwrap_or(served)),
+        Ok(served) => Ok(served),
+        Err(Unknown::Unasked(asked)) => announced(client).await.map_err(|why| format!("{asked}; {why}")),
+        Err(unknown) => Err(unknown.why()),
     }
 }
 
@@ -95,8 +120,7 @@ pub(crate) async fn settings(client: &Client) -> Settings {
 /// or tells nothing.
 pub(crate) async fn estimates(client: &Client, binding: &BindingKey) -> Vec<EstimatorAnswer> {
     let what = format!("estimates?binding={}/{}", binding.namespace, binding.name);
-    let Ok(mut list) = read(client, &what).await else { return Vec::new() };
-    parsed(list.get_mut("items").map(Value::take).unwrap_or_default()).unwrap_or_default()
+    ask::<Listed<_>>(client, &what).await.map_or_else(|_| Vec::new(), |list| list.items)
 }
 
 /// Takes answers of the leader about a binding into the fleet.
@@ -118,6 +142,5 @@ pub(crate) fn take_estimates(fleet: &mut Fleet, binding: &BindingKey, told: &[Es
 /// # Errors
 /// The reason why they are not known.
 pub(crate) async fn scheduling_queue(client: &Client) -> Result<Vec<QueuedBinding>, String> {
-    let mut list = read(client, "schedulingqueue").await.map_err(|unknown| unknown.why)?;
-    parsed(list.get_mut("items").map(Value::take).unwrap_or_default())
+    ask::<Listed<_>>(client, "schedulingqueue").await.map(|list| list.items).map_err(Unknown::why)
 }

@@ -52,7 +52,6 @@ impl Events {
         if self.successes { of_plan() } else { Vec::new() }
     }
 
-    /// Records events.
     pub(crate) fn record_all(&self, events: &[Event]) {
         events.iter().for_each(|event| self.record(event));
     }

@@ -5,22 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
-use ironclad_runtime::{Key, Queued};
+use ironclad_planning::leader::QueuedBinding;
+use ironclad_runtime::Key;
 
 type ReadEvictions = Box<dyn Fn() -> Option<(Report, Vec<Row>)> + Send + Sync>;
 
 type ReadAutoscaler = Box<dyn Fn(&Key) -> Option<Arc<AutoscalerReport>> + Send + Sync>;
 
 type ReadQueue = Box<dyn Fn() -> Vec<QueuedBinding> + Send + Sync>;
-
-/// A binding in the queue of the scheduler.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueuedBinding {
-    /// Its state; the rank is its priority.
-    pub queued: Queued<Key>,
-    /// True if it waits for capacity, or for a cluster that fits.
-    pub is_unschedulable: bool,
-}
 
 /// Sources that controllers offer. Cheap to clone.
 #[derive(Clone, Default)]
@@ -63,8 +55,8 @@ impl Explain {
         self.0.evictions.get()?()
     }
 
-    /// The queue of the scheduler, in order.
-    pub(crate) fn scheduling_queue(&self) -> Vec<QueuedBinding> {
-        self.0.scheduling.get().map_or_else(Vec::new, |read| read())
+    /// The queue of the scheduler, in order. `None` if it does not run.
+    pub(crate) fn scheduling_queue(&self) -> Option<Vec<QueuedBinding>> {
+        Some(self.0.scheduling.get()?())
     }
 }

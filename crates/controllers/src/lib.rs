@@ -65,7 +65,6 @@ mod work_status;
 mod works;
 
 pub use connector::{Connector, NetworkConnector};
-pub use explain::QueuedBinding;
 pub use process::Controllers;
 pub use registry::{ControllerRow, RunsIn, UnknownController, controller_names, controller_rows};
 pub use settings::{ControllerList, EstimatorSettings, Settings};

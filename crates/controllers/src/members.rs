@@ -17,9 +17,7 @@ use crate::{awaiting::Awaiting, member_object::MemberObject, objects::Objects};
 
 /// One connected member.
 pub(crate) struct Member {
-    /// Its name.
     pub(crate) name: ClusterName,
-    /// Its client.
     pub(crate) client: Client,
     /// Applied objects, by kind.
     pub(crate) objects: Objects<MemberObject>,

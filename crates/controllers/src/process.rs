@@ -9,7 +9,7 @@ use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_planning::{
     self as planning,
     announcement::LeaseName,
-    leader::{Configuration, EstimatorAnswer},
+    leader::{Configuration, EstimatorAnswer, QueuedBinding},
 };
 use ironclad_runtime::Key;
 use ironclad_scheduling::Capacity;
@@ -17,10 +17,7 @@ use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{
-    announce, connector::Connector, controller::Controller, explain::QueuedBinding, registry, settings::Settings,
-    setup::Setup,
-};
+use crate::{announce, connector::Connector, controller::Controller, registry, settings::Settings, setup::Setup};
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
 pub struct Controllers {
@@ -105,12 +102,14 @@ impl Controllers {
         announce::start(&self.setup, self.configuration(), leads);
     }
 
-    /// The bindings in the queue of the scheduler, in order.
+    /// The bindings in the queue of the scheduler, in order; `None` if it does not run in this process.
     #[must_use]
-    pub fn explain_scheduling_queue(&self) -> Vec<(BindingKey, QueuedBinding)> {
-        let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
-        let waiting = self.setup.explain.scheduling_queue();
-        waiting.into_iter().map(|waiting| (key(&waiting.queued.key), waiting)).collect()
+    pub fn explain_scheduling_queue(&self) -> Option<Vec<QueuedBinding>> {
+        let mut waiting = self.setup.explain.scheduling_queue()?;
+        for one in &mut waiting {
+            one.message = self.explain_scheduling(&one.binding);
+        }
+        Some(waiting)
     }
 
     /// The nodes, pods and quotas of a connected cluster as this process has them in its caches.
@@ -144,8 +143,7 @@ impl Controllers {
     }
 
     /// The message of a binding's condition `Scheduled`.
-    #[must_use]
-    pub fn explain_scheduling(&self, binding: &BindingKey) -> Option<String> {
+    fn explain_scheduling(&self, binding: &BindingKey) -> Option<String> {
         let binding = self.setup.bindings.get(&Key::new(&binding.namespace, &binding.name))?;
         let condition = conditions::get(&binding.view().status()?.conditions, SCHEDULED)?;
         Some(condition.message.clone())

@@ -42,7 +42,6 @@ enum Code {
 /// The processes in which a controller has work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunsIn {
-    /// The control plane.
     ControlPlane,
     /// The control plane, for the members that it connects to, and the agent of a member in pull mode, for that one.
     ControlPlaneAndAgent,

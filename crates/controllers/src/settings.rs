@@ -15,7 +15,6 @@ pub struct Settings {
     pub gates: Gates,
     /// `--controllers`.
     pub controllers: ControllerList,
-    /// Flags of propagation.
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,

@@ -62,13 +62,11 @@ pub(crate) struct Setup {
     pub(crate) interpreters: Arc<Interpreters>,
     /// Bindings of both kinds with the writer of their status.
     pub(crate) bindings: Bindings,
-    /// All Works.
     pub(crate) works: Informer<Work>,
     /// The writer of their status.
     pub(crate) work_status: WorkStatus,
     /// Reasons why targets of bindings have no Work.
     pub(crate) not_made: CopiesNotMade,
-    /// All Clusters.
     pub(crate) clusters: Informer<Cluster>,
     /// The same, as decisions take them.
     pub(crate) fleet: ClusterSnapshot,

@@ -3,6 +3,8 @@
 //! CronJobs and CronFederatedHPAs are validated and run by the same parser, so an accepted schedule is one that runs.
 //! The caller knows the times that were handled already, and what happens at a time.
 
+#![warn(missing_docs)]
+
 mod duration;
 mod fields;
 mod once;

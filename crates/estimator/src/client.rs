@@ -25,11 +25,8 @@ const OBJECT: &str = "object";
 pub struct Workload {
     /// Such as `apps/v1`.
     pub api_version: String,
-    /// Its kind.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 

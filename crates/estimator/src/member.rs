@@ -81,13 +81,11 @@ impl Member {
         });
     }
 
-    /// The nodes.
     #[must_use]
     pub fn nodes(&self) -> &Informer<Node> {
         &self.nodes
     }
 
-    /// The pods.
     #[must_use]
     pub fn pods(&self) -> &Informer<Pod> {
         &self.pods

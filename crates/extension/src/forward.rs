@@ -76,6 +76,16 @@ impl State {
     }
 }
 
+impl NetworkForwarder {
+    /// Presents this certificate from now on.
+    pub(crate) fn present(&self, pair: Pair) {
+        let mut slot = self.0.certificate.lock();
+        if slot.0.as_ref().is_none_or(|before| before.certificate != pair.certificate) {
+            *slot = (Some(pair), slot.1 + 1);
+        }
+    }
+}
+
 impl Forwarder for NetworkForwarder {
     fn forward(&self, target: ForwardTarget, request: Request<Bytes>) -> ForwardAnswer {
         let state = self.0.clone();
@@ -143,10 +153,7 @@ impl FrontProxy {
         let found = certificates(&self.client, &purpose, seam).await?;
         // Trust first, then the certificate that needs it.
         self.publish(&found).await?;
-        let mut slot = self.forwarder.0.certificate.lock();
-        if slot.0.as_ref().is_none_or(|pair| pair.certificate != found.serving.certificate) {
-            *slot = (Some(found.serving), slot.1 + 1);
-        }
+        self.forwarder.present(found.serving);
         Ok(())
     }
 

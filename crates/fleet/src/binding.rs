@@ -70,13 +70,11 @@ impl Binding {
         }
     }
 
-    /// Metadata.
     #[must_use]
     pub fn metadata(&self) -> &ObjectMeta {
         self.view().metadata()
     }
 
-    /// Spec.
     #[must_use]
     pub fn spec(&self) -> &ResourceBindingSpec {
         self.view().spec()
@@ -134,7 +132,6 @@ impl Binding {
 }
 
 impl<'a> BindingRef<'a> {
-    /// Metadata.
     #[must_use]
     pub fn metadata(self) -> &'a ObjectMeta {
         match self {
@@ -143,7 +140,6 @@ impl<'a> BindingRef<'a> {
         }
     }
 
-    /// Spec.
     #[must_use]
     pub fn spec(self) -> &'a ResourceBindingSpec {
         match self {

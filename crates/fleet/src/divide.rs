@@ -11,7 +11,6 @@ use crate::ClusterName;
 /// One party of a division: a cluster and its weight. A weight below one takes no part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weight {
-    /// The cluster.
     pub cluster: ClusterName,
     /// Weight relative to the others.
     pub weight: i64,

@@ -36,7 +36,6 @@ pub struct Event {
 }
 
 impl Event {
-    /// A warning.
     #[must_use]
     pub fn warning(about: ObjectReference, reason: &'static str, message: impl Into<String>) -> Self {
         Self { about, type_: EventType::Warning, reason, message: message.into() }

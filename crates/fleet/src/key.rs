@@ -29,7 +29,6 @@ pub struct Gvk {
     pub group: Arc<str>,
     /// The version in the group.
     pub version: Arc<str>,
-    /// The kind.
     pub kind: Arc<str>,
 }
 
@@ -61,7 +60,6 @@ pub struct ObjectKey {
     pub gvk: Gvk,
     /// Its namespace, empty if it has none.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
 }
 
@@ -80,7 +78,6 @@ impl fmt::Display for ObjectKey {
 pub struct BindingKey {
     /// Empty for a ClusterResourceBinding.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
 }
 
@@ -116,7 +113,6 @@ impl fmt::Display for BindingKey {
 pub struct WorkKey {
     /// The cluster whose execution space holds it.
     pub cluster: ClusterName,
-    /// Its name.
     pub name: Arc<str>,
 }
 

@@ -15,7 +15,6 @@ use crate::{ClusterName, count::count};
 /// A cluster that shall have a copy, and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Which cluster.
     pub cluster: ClusterName,
     /// Replicas of the copy, if the binding is a workload.
     pub replicas: i32,

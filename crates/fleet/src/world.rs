@@ -18,7 +18,6 @@ pub type Clusters = BTreeMap<ClusterName, Arc<Cluster>>;
 /// Objects of the control plane and of its members, by key. Objects are shared, so that a copy of a world is cheap.
 #[derive(Debug, Clone, Default)]
 pub struct World {
-    /// All Clusters.
     pub clusters: Clusters,
     /// All PropagationPolicies.
     pub policies: BTreeMap<PolicyKey, Arc<PropagationPolicy>>,

@@ -22,9 +22,7 @@ pub const SCALED_TO_ZERO: &str = "ScaledToZero";
 pub struct Condition {
     /// True for `True`, false for `False`.
     pub holds: bool,
-    /// Reason.
     pub reason: &'static str,
-    /// Message.
     pub message: Cow<'static, str>,
 }
 

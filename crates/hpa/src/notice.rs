@@ -5,14 +5,11 @@
 pub struct Notice {
     /// True for a Warning.
     pub is_warning: bool,
-    /// Reason.
     pub reason: &'static str,
-    /// Message.
     pub message: String,
 }
 
 impl Notice {
-    /// A Warning.
     #[must_use]
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self { is_warning: true, reason, message: message.into() }

@@ -22,7 +22,6 @@ pub struct Plan {
     pub recommended: Option<i32>,
     /// Reason of the change, as its event gives it.
     pub because: String,
-    /// The conditions.
     pub conditions: Conditions,
     /// Condition `ScaledToZero`.
     pub scaled_to_zero: ScaledToZero,
@@ -30,7 +29,6 @@ pub struct Plan {
     pub metrics: Option<Vec<MetricStatus>>,
     /// True unless the round ended early: then replicas and metrics of the status stay.
     pub is_complete: bool,
-    /// Events.
     pub events: Vec<Notice>,
     /// Reason why the round is repeated soon.
     pub error: Option<String>,

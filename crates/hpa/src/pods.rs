@@ -17,7 +17,6 @@ pub type Amounts = BTreeMap<Arc<str>, i64>;
 pub struct PodKey {
     /// The cluster. Two clusters may have pods of the same name.
     pub cluster: Arc<str>,
-    /// The name.
     pub name: Arc<str>,
 }
 
@@ -72,14 +71,11 @@ pub struct Requests {
     pub amounts: Amounts,
 }
 
-/// One pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// True if it is being deleted.
     pub is_deleted: bool,
-    /// Its phase.
     pub phase: Phase,
     /// Condition `Ready`.
     pub ready: Option<Readiness>,

@@ -26,7 +26,6 @@ pub enum Step {
     Percent(i64),
 }
 
-/// One policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// The change that it allows.
@@ -38,7 +37,6 @@ pub struct Policy {
 /// Limit of one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyLimit {
-    /// The policy.
     pub policy: Policy,
     /// Replicas at the start of its period.
     pub start: i64,

@@ -16,13 +16,9 @@ pub enum Selection {
     /// The scale of the workload has no selector.
     Missing,
     /// It cannot be read.
-    Invalid {
-        /// Why.
-        why: String,
-    },
+    Invalid { why: String },
     /// Other autoscalers select some of the pods.
     Ambiguous {
-        /// The selector.
         selector: String,
         /// The others, by namespace and name.
         others: Vec<String>,

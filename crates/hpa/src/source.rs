@@ -56,7 +56,6 @@ impl SourceType {
 pub enum Asked<'a> {
     /// Usage of a resource by pods.
     Usage {
-        /// The resource.
         resource: &'a str,
         /// The container, if not all are meant.
         container: Option<&'a str>,
@@ -65,7 +64,6 @@ pub enum Asked<'a> {
     Pods(&'a MetricIdentifier),
     /// A custom metric of an object.
     Object(&'a CrossVersionObjectReference, &'a MetricIdentifier),
-    /// An external metric.
     External(&'a MetricIdentifier),
 }
 
@@ -96,7 +94,6 @@ pub struct Source<'a> {
 pub struct InvalidSource {
     /// Reason of condition and event.
     pub reason: &'static str,
-    /// Message.
     pub message: String,
 }
 

@@ -24,7 +24,6 @@ pub struct Spec<'a> {
     pub min: i32,
     /// Upper bound.
     pub max: i32,
-    /// The metrics.
     pub metrics: &'a [MetricSpec],
     /// Rules for the rate of scaling.
     pub behavior: Option<&'a HorizontalPodAutoscalerBehavior>,

@@ -24,7 +24,6 @@ pub struct Conflict {
     pub loser: String,
     /// Customization whose script runs.
     pub winner: String,
-    /// The operation.
     pub operation: Operation,
 }
 

@@ -18,7 +18,6 @@ use crate::{
 pub struct Dependency {
     /// Group and version of the referenced objects.
     pub api_version: String,
-    /// Its kind.
     pub kind: String,
     /// Its namespace, empty for cluster-scoped kinds.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -15,7 +15,6 @@ pub enum InterpretError {
     /// No source implements the operation for the kind; check [`crate::Interpreter::implements`] first.
     #[error("no interpreter implements {operation} for {gvk}: add a ResourceInterpreterCustomization")]
     NotImplemented {
-        /// The operation.
         operation: Operation,
         /// The kind.
         gvk: Gvk,
@@ -25,7 +24,6 @@ pub enum InterpretError {
     Script {
         /// `ResourceInterpreterCustomization NAME`, or the shipped script of a kind.
         interpreter: String,
-        /// The error.
         error: ScriptError,
     },
     /// A webhook failed, or its answer is invalid.
@@ -33,7 +31,6 @@ pub enum InterpretError {
     Webhook {
         /// Its configuration and name.
         webhook: String,
-        /// The operation.
         operation: Operation,
         /// The failure.
         message: String,
@@ -43,7 +40,6 @@ pub enum InterpretError {
     Open {
         /// Its configuration and name.
         webhook: String,
-        /// The operation.
         operation: Operation,
     },
 }
@@ -64,7 +60,6 @@ pub struct ScriptError {
     pub operation: Operation,
     /// The line of the script, counted from 1, if known.
     pub line: Option<u32>,
-    /// The message.
     pub message: String,
 }
 

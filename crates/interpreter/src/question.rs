@@ -11,18 +11,11 @@ use crate::{Dependency, Health, InterpretError, Item, Operation, Replicas, lens,
 #[derive(Debug, Clone, Copy)]
 pub enum Question<'a> {
     /// Replicas and requirements of one replica.
-    Replicas {
-        /// The template.
-        template: &'a Value,
-    },
+    Replicas { template: &'a Value },
     /// Pod templates with their replicas.
-    Components {
-        /// The template.
-        template: &'a Value,
-    },
+    Components { template: &'a Value },
     /// The manifest with this number of replicas.
     Revise {
-        /// The manifest.
         manifest: &'a Value,
         /// The number of replicas.
         replicas: i32,
@@ -46,16 +39,12 @@ pub enum Question<'a> {
     },
     /// The template with the aggregated status.
     Aggregate {
-        /// The template.
         template: &'a Value,
         /// The members' reports.
         items: &'a [Item<'a>],
     },
     /// Objects that are propagated along with the template.
-    Dependencies {
-        /// The template.
-        template: &'a Value,
-    },
+    Dependencies { template: &'a Value },
 }
 
 impl<'a> Question<'a> {

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
+use ironclad_api::annotations::EXPLAIN_LEADER_ADDRESS;
 use ironclad_cli::{duration, print, report::Misused};
 use ironclad_controllers::Controllers;
 use ironclad_planning::announcement::LeaseName;
@@ -63,12 +64,18 @@ pub(crate) struct LeaderFlags {
 
 impl LeaderFlags {
     /// Returns the electors: the one that decides whether this process works, and those that keep Karmada's processes
-    /// from working. Without election there are none.
+    /// from working. Without election there are none. `explained_at` is the address at which others ask this process
+    /// what only the leader knows.
     ///
     /// # Errors
     /// The durations do not fit together, the namespace cannot be created, or a Karmada that is to be replaced is
     /// running.
-    pub(crate) async fn electors(&self, client: &Client, seam: &Seam) -> anyhow::Result<Option<Electors>> {
+    pub(crate) async fn electors(
+        &self,
+        client: &Client,
+        explained_at: Option<String>,
+        seam: &Seam,
+    ) -> anyhow::Result<Option<Electors>> {
         let me = format!("{}_{}", host(), seam.rng.uuid());
         let options = LeaderOptions {
             namespace: self.leader_elect_resource_namespace.clone(),
@@ -76,6 +83,7 @@ impl LeaderFlags {
             lease_duration: self.leader_elect_lease_duration,
             renew_deadline: self.leader_elect_renew_deadline,
             retry_period: self.leader_elect_retry_period,
+            annotations: [(EXPLAIN_LEADER_ADDRESS, explained_at)].into(),
             ..LeaderOptions::new(&me)
         };
         options.check().map_err(|error| Misused(format!("{error}\n  see: --help")))?;
@@ -90,8 +98,12 @@ impl LeaderFlags {
         if self.take_over_karmada {
             refuse_beside_karmada(client, seam, &options).await?;
             for name in OF_KARMADA {
-                let options =
-                    LeaderOptions { name: name.to_owned(), identity: format!("{OURS}{me}"), ..options.clone() };
+                let options = LeaderOptions {
+                    name: name.to_owned(),
+                    identity: format!("{OURS}{me}"),
+                    annotations: BTreeMap::new(),
+                    ..options.clone()
+                };
                 beside.push(Elector::new(client.clone(), seam.child(name), options));
             }
         }
@@ -112,6 +124,7 @@ pub(crate) async fn of_up(client: &Client, seam: &Seam) -> anyhow::Result<Electo
         lease_duration: Duration::from_secs(60),
         renew_deadline: Duration::from_secs(40),
         retry_period: Duration::from_secs(10),
+        annotations: [(EXPLAIN_LEADER_ADDRESS, None)].into(),
         ..LeaderOptions::new(&format!("{UP}{}_{}", host(), seam.rng.uuid()))
     };
     ensure_namespace(client, &options.namespace).await?;
@@ -339,7 +352,7 @@ mod tests {
 
         async fn electors(&self, line: &str) -> anyhow::Result<Option<Electors>> {
             let line = std::iter::once("run").chain(line.split_whitespace());
-            Line::try_parse_from(line).unwrap().leader.electors(&self.client, &self.seam).await
+            Line::try_parse_from(line).unwrap().leader.electors(&self.client, None, &self.seam).await
         }
 
         async fn holder(&self, name: &str) -> String {

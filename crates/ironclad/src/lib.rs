@@ -4,6 +4,7 @@ mod announce;
 mod backup;
 mod demo;
 mod estimator;
+mod explain;
 mod flags;
 #[cfg(test)]
 mod impersonation;

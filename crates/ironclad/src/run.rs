@@ -1,13 +1,20 @@
 //! `ironclad run`: the controllers against an existing kube-apiserver.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
 use ironclad_cli::{connect, print};
 use ironclad_controllers::{Controllers, NetworkConnector};
 use ironclad_extension::{
+    Registration,
     admission::{WebhookOptions, serve_webhooks},
+    explain::{Explain, Leads, serve_explain},
     metrics::serve_metrics,
 };
 use ironclad_runtime::{Api, Traffic, client_from_kubeconfig};
@@ -18,8 +25,10 @@ use prometheus_client::collector::Collector;
 
 use crate::{
     announce::announce,
+    explain::{self, Here},
     flags::{
         AdmissionFlags, ControllerFlags, WebhookFlags,
+        aggregated::ExplainFlags,
         metrics::{AdapterFlags, MetricsFlags},
     },
     leader::{self, Electors, LeaderFlags},
@@ -69,6 +78,8 @@ pub(crate) struct RunArgs {
     pub metrics: MetricsFlags,
     #[command(flatten)]
     pub adapter: AdapterFlags,
+    #[command(flatten)]
+    pub explain: ExplainFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c, which end the start, too.
@@ -88,9 +99,16 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     }
     print::note("stopping");
     let end = async {
+        // The end of the tasks ends the term.
+        let main = running.as_ref().and_then(|running| running.electors.as_ref()).map(|electors| &electors.main);
+        let leads = main.is_none_or(|main| main.leads());
         seam.tasks.stop();
         seam.tasks.kill();
-        if let Some(Running { electors: Some(electors), .. }) = &running {
+        let Some(running) = &running else { return };
+        if let Some(registration) = &running.explained {
+            registration.end(leads, &main.map(|main| main.holder()).unwrap_or_default()).await;
+        }
+        if let Some(electors) = &running.electors {
             electors.release().await;
         }
     };
@@ -101,6 +119,8 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
 /// Running controllers, or elections for them.
 struct Running {
     electors: Option<Electors>,
+    /// The group `explain.ironclad.io`, if it is served.
+    explained: Option<Registration>,
     /// Without elections, the controllers.
     _work: Option<Work>,
 }
@@ -109,6 +129,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
+    let explain = args.explain.explain()?;
     settings.member_metrics = of_metrics.clone();
     settings.running_scripts = args
         .script_state_dir
@@ -142,25 +163,33 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut observed = None;
     if let Some(adapter) = adapter {
         // Every replica serves metrics, leader or not.
-        let listener = tokio::net::TcpListener::bind(adapter.bind).await.with_context(|| {
-            format!(
-                "listening on {} for the metrics APIs\n  try: another --metrics-adapter-bind-address, or 0 for none",
-                adapter.bind
-            )
-        })?;
-        let address = listener.local_addr()?;
-        let (options, of_members) = (adapter.options(address), seam.child("metrics"));
+        let (listener, address) = adapter.listen().await?;
+        let (service, of_members) = (adapter.service(address), seam.child("metrics"));
         let served = MetricsFlags::served(&settings.gates);
         let adapter = metrics::adapter(client.clone(), connector.clone(), of_metrics, served, &of_members);
         observed = Some(adapter.observed());
-        serve_metrics(client.clone(), listener, adapter, options, &of_members).await?;
+        serve_metrics(client.clone(), listener, adapter, service, &of_members).await?;
         announce(&format!("metrics APIs: {address}"));
     }
 
-    let electors = args.leader.electors(&client, seam).await?;
+    let explain = match explain {
+        Some(explain) => Some((explain.listen().await?, explain)),
+        None => None,
+    };
+    let explained_at = explain.as_ref().map(|((_, address), _)| reachable(*address, &server)).transpose()?;
+    let electors = args.leader.electors(&client, explained_at, seam).await?;
     let fence = electors.as_ref().map(|electors| electors.main.fence());
     let present: Present<Controllers> = Arc::default();
     let leads = electors.as_ref().map(|electors| electors.leads_by());
+    let mut explained = None;
+    if let Some(((listener, address), explain)) = explain {
+        // Every replica serves the group; those that do not lead ask the leader.
+        let (here, elected) = (Explain::new(Arc::new(Here(present.clone()))), electors.clone());
+        let leader = move || elected.as_ref().map_or(Leads::Here, |electors| explain::leads(&electors.main));
+        let (service, child) = (explain.service(address), seam.child("explain"));
+        explained = Some(serve_explain(client.clone(), listener, here, leader, service, &child).await?);
+        announce(&format!("explain.ironclad.io: {address}"));
+    }
     let parts = Parts::new(client, connector, settings, fence, present.clone(), Some(leads));
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(
@@ -191,7 +220,24 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         }
         None => Some(begin(seam.child("controllers"))),
     };
-    Ok(Running { electors, _work: work })
+    Ok(Running { electors, explained, _work: work })
+}
+
+/// The address at which other hosts reach a listener: its own, or, if it listens on all, the one from which this host
+/// reaches the control plane. Nothing is sent to find it out.
+fn reachable(listened: SocketAddr, server: &str) -> anyhow::Result<String> {
+    if !listened.ip().is_unspecified() {
+        return Ok(listened.to_string());
+    }
+    let finding = || format!("finding the address from which this host reaches {server}");
+    let server: http::Uri = server.parse().with_context(finding)?;
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    let server = (host, server.port_u16().unwrap_or(443)).to_socket_addrs().with_context(finding)?.next();
+    let server = server.with_context(finding)?;
+    let any = if server.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).with_context(finding)?;
+    socket.connect(server).with_context(finding)?;
+    Ok(SocketAddr::new(socket.local_addr()?.ip(), listened.port()).to_string())
 }
 
 /// Waits for the CRDs: a kube-apiserver lists a group some moments after it serves the first kind, and they may just

@@ -1,14 +1,19 @@
 //! Controllers of one term of leadership: of `run` and of `up`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{cluster::Cluster, namespaces};
 use ironclad_controllers::{Connector, Controllers, Settings};
+use ironclad_failover::taint_manager::OLD_REPORT_CONFIG_MAP;
 use ironclad_planning::announcement::LeaseName;
+use ironclad_runtime::Api;
 use ironclad_runtime::leader::{Fence, fenced};
 use ironclad_seam::Seam;
-use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Client, api::DeleteParams};
+
+/// Time between two attempts to remove an object of older versions.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// State of the present term; empty while this process is not the leader.
 pub(crate) type Present<T> = Arc<parking_lot::Mutex<Option<Arc<T>>>>;
@@ -54,11 +59,27 @@ impl Parts {
         if let Some(leads) = self.announces.clone() {
             controllers.announce(leads);
         }
+        let (writer, clock) = (self.writer.clone(), term.clock.clone());
+        term.tasks.spawn("older versions", async move {
+            while let Err(error) = remove_old_report(&writer).await {
+                tracing::debug!(%error, "the ConfigMap of an older version was not removed");
+                clock.sleep(RETRY).await;
+            }
+        });
         term.tasks.spawn("start", async move {
             controllers.start().await;
             started();
         });
         Work(self.present.clone())
+    }
+}
+
+/// Removes the ConfigMap in which leaders of older versions reported their queue of evictions: it is out of date.
+async fn remove_old_report(writer: &Client) -> Result<(), kube::Error> {
+    let maps: Api<ConfigMap> = Api::namespaced(writer.clone(), namespaces::SYSTEM);
+    match maps.delete(OLD_REPORT_CONFIG_MAP, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        done => done.map(drop),
     }
 }
 

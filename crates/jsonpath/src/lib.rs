@@ -4,6 +4,8 @@
 //! quoted text, numbers, and `{range …}…{end}`. As in Kubernetes, `$` equals `@`: the current value.
 //! Beyond Kubernetes, a filter may iterate over the values of an object, and compares the first of several values.
 
+#![warn(missing_docs)]
+
 mod read;
 mod select;
 #[cfg(test)]

@@ -70,9 +70,7 @@ fn with_field(name: &str, value: &str) -> WatchScope {
 /// Pods, also [`BY_NODE`].
 pub static PODS: CacheSpec<Pod> =
     all("pods", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans), (BY_NODE, index_by_node)]);
-/// Nodes.
 pub static NODES: CacheSpec<Node> = all("nodes", &[]);
-/// PersistentVolumeClaims.
 pub static CLAIMS: CacheSpec<PersistentVolumeClaim> = all("persistentvolumeclaims", &[]);
 /// PersistentVolumes, also [`BY_CLAIM`].
 pub static VOLUMES: CacheSpec<PersistentVolume> = all("persistentvolumes", &[(BY_CLAIM, index_by_claim)]);
@@ -91,9 +89,7 @@ pub(crate) static REVISIONS: CacheSpec<ControllerRevision> =
     all("controllerrevisions", &[(BY_CONTROLLER, index_by_controller)]);
 pub(crate) static JOBS: CacheSpec<Job> = all("jobs", &[(BY_CONTROLLER, index_by_controller)]);
 pub(crate) static CRON_JOBS: CacheSpec<CronJob> = all("cronjobs", &[]);
-/// Services.
 pub static SERVICES: CacheSpec<Service> = all("services", &[]);
-/// Ingresses.
 pub static INGRESSES: CacheSpec<Ingress> = all("ingresses", &[]);
 /// ConfigMaps without their data.
 pub static CONFIG_MAP_NAMES: CacheSpec<PartialObjectMeta<ConfigMap>> = all("configmaps/metadata", &[]);

@@ -2,9 +2,12 @@
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
-use ironclad_runtime::{Api, Failure, Informer, Writer};
+use ironclad_runtime::{Api, Failure, Informer, Object as _, Writer};
 use k8s_openapi::{
-    api::{apps::v1::ControllerRevision, core::v1::PodTemplateSpec},
+    api::{
+        apps::v1::ControllerRevision,
+        core::v1::{Pod, PodTemplateSpec},
+    },
     apimachinery::pkg::{apis::meta::v1::OwnerReference, runtime::RawExtension},
 };
 use kube::{
@@ -60,7 +63,9 @@ pub(crate) fn decide(
 pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
-    serde_json::from_value(template).ok()
+    // A pod has the fields of its template, and its decoder is there anyway.
+    let Pod { metadata, spec, .. } = Pod::decode(template.to_string().as_bytes()).ok()?;
+    Some(PodTemplateSpec { metadata: Some(metadata), spec })
 }
 
 fn revision(

@@ -82,7 +82,6 @@ impl Default for Options {
 /// A member that is to be asked.
 #[derive(Clone)]
 pub struct Member {
-    /// Its name.
     pub name: ClusterName,
     /// Its client, or the reason why it can't be asked, which is its answer then.
     pub client: Result<Client, String>,
@@ -197,7 +196,6 @@ enum Failed {
     NotFound,
     /// It did not answer at all.
     Silent(String),
-    /// It refused.
     Refused(String),
     /// Its answer can't be used.
     Unreadable(String),

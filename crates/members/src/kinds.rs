@@ -33,7 +33,6 @@ const TEMPLATE_HASH: &str = "pod-template-hash";
 /// Kind whose pods count as its replicas after they have ended.
 const JOB: &str = "Job";
 
-/// A Pod.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "DecodedPod")]
 pub struct Pod {
@@ -154,7 +153,6 @@ pub struct WithoutNode<'p> {
     pub message: &'p str,
 }
 
-/// A Node.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Node {
     #[serde(default, deserialize_with = "identity_and_labels")]

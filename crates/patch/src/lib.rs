@@ -14,6 +14,8 @@
 //! | [`selector`] | label and field selectors | 10 |
 //! | [`names`] | syntax of names and labels | 7 |
 
+#![warn(missing_docs)]
+
 #[cfg(test)]
 mod arbitrary;
 pub mod builtin;

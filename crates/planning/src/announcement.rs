@@ -20,9 +20,7 @@ const AUTOSCALING: &str = "federatedHorizontalPodAutoscaler";
 /// Name of a Lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeaseName {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 

@@ -25,7 +25,6 @@ use crate::{
 /// The cluster that is drained, and how.
 #[derive(Debug, Clone)]
 pub struct Drain {
-    /// The cluster.
     pub cluster: ClusterName,
     /// Strictness of the check before each move.
     pub check: Check,
@@ -81,7 +80,6 @@ pub enum Stuck {
 /// A binding on the cluster.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// The binding.
     pub binding: Binding,
     /// Decision of the drain.
     pub verdict: Verdict,

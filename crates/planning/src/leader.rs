@@ -201,7 +201,6 @@ impl AutoscalerFlags {
 pub struct ControllerState {
     /// Its name in `--controllers`.
     pub name: String,
-    /// State.
     pub state: Running,
     /// The feature gate without which it does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +229,6 @@ pub enum Running {
 /// Objects that a controller acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ActsOn {
-    /// Clusters.
     Clusters,
     /// PropagationPolicies and ClusterPropagationPolicies.
     Policies,
@@ -242,7 +240,6 @@ pub enum ActsOn {
     ApplicationFailover,
     /// Eviction tasks of bindings.
     EvictionTasks,
-    /// Works.
     Works,
     /// ClusterTaintPolicies.
     TaintPolicies,
@@ -262,7 +259,6 @@ pub enum ActsOn {
     ServiceExports,
     /// ServiceImports.
     ServiceImports,
-    /// Remedies.
     Remedies,
     /// Objects that this version does not know.
     #[serde(other)]
@@ -294,6 +290,12 @@ impl Configuration {
     /// True if a controller runs.
     pub(crate) fn runs(&self, name: &str) -> bool {
         self.controllers.iter().any(|one| one.name == name && one.state == Running::Running)
+    }
+
+    /// True if `--controllers` leaves some to other processes, or to none.
+    #[must_use]
+    pub fn leaves_out_controllers(&self) -> bool {
+        self.controllers.iter().any(|one| one.state == Running::SwitchedOff)
     }
 
     /// True if it tells that no evictions are decided.

@@ -6,6 +6,7 @@
 //! | verb | asks |
 //! | --- | --- |
 //! | `why` | [`why::explain`] |
+//! | `why evicted` | [`evicted::explain`] |
 //! | `plan apply` | [`apply::plan_apply`] |
 //! | `plan cluster-loss`, `plan taint`, `plan rate` | [`plan_failover`] |
 //! | `plan preemption` | [`preemption::preemption`] |
@@ -27,6 +28,7 @@ pub mod announcement;
 pub mod apply;
 pub mod doctor;
 pub mod drain;
+pub mod evicted;
 pub mod leader;
 pub mod load;
 mod loops;

@@ -43,13 +43,11 @@ const AFTERWARDS: SignedDuration = SignedDuration::from_secs(300);
 /// Load to foresee.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// The autoscaler.
     pub autoscaler: &'a FederatedHPA,
     /// Its last round.
     pub report: &'a Report,
     /// The binding of its workload.
     pub binding: &'a Binding,
-    /// All clusters.
     pub clusters: &'a Clusters,
     /// The load, in thousandths of the present one.
     pub load: u64,
@@ -99,7 +97,6 @@ pub enum LoadError {
     Unknown {
         /// The autoscaler.
         name: String,
-        /// Why.
         why: String,
     },
     /// A metric cannot be foreseen.
@@ -107,9 +104,7 @@ pub enum LoadError {
     Metric {
         /// The autoscaler.
         name: String,
-        /// The metric.
         metric: String,
-        /// Why.
         why: String,
     },
 }

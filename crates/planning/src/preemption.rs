@@ -32,11 +32,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionPlan {
-    /// The binding.
     pub binding: BindingKey,
     /// Its priority, or the one that was asked about.
     pub priority: i32,
-    /// The answer.
     #[serde(flatten)]
     pub answer: Answer,
     /// Clusters whose nodes decide on it or on its victims, and that were not asked for them.
@@ -49,10 +47,7 @@ pub struct PreemptionPlan {
 #[serde(tag = "outcome", rename_all_fields = "camelCase")]
 pub enum Answer {
     /// It needs no preemption.
-    Fits {
-        /// Its clusters.
-        clusters: Vec<TargetCluster>,
-    },
+    Fits { clusters: Vec<TargetCluster> },
     /// Bindings would leave clusters.
     Preempts {
         /// They, the lowest priority first.
@@ -71,11 +66,8 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leaving {
-    /// The binding.
     pub binding: BindingKey,
-    /// The cluster.
     pub from: ClusterName,
-    /// Its priority.
     pub priority: i32,
     /// Clusters that would have it afterwards; empty if it has no other.
     pub clusters: Vec<TargetCluster>,
@@ -90,7 +82,6 @@ pub struct Leaving {
 pub struct ClassPlan {
     /// Name of the class.
     pub class: String,
-    /// Its value.
     pub value: i32,
     /// False if its `preemptionPolicy` is `Never`: nobody would leave for its workloads.
     pub preempts: bool,
@@ -152,7 +143,6 @@ pub(crate) fn of_bindings(
 /// Priority and policy that a plan assumes instead of the binding's own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct As {
-    /// Priority.
     pub priority: Option<i32>,
     /// `preemptionPolicy`.
     pub preemption_policy: Option<PreemptionPolicy>,

@@ -26,7 +26,6 @@ pub struct TimelineEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Move {
-    /// The binding.
     pub binding: BindingKey,
     /// Its template, as `apps/v1/Deployment shop/web`.
     pub resource: String,
@@ -73,7 +72,6 @@ pub enum MoveStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingEviction {
-    /// The binding.
     pub binding: BindingKey,
     /// Its template.
     pub resource: String,

@@ -32,7 +32,6 @@ pub struct Impact {
 /// Input of the decision on evictions besides the binding.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet<'a> {
-    /// All clusters.
     pub clusters: &'a Clusters,
     /// Flags of the leader, or the defaults.
     pub flags: &'a Flags,

@@ -47,7 +47,6 @@ impl Impact {
         targeting.into_iter().chain(waiting).collect::<Vec<_>>().join(", and ")
     }
 
-    /// Counts a binding.
     pub fn count(&mut self, spec: &ResourceBindingSpec, cluster: &str) {
         if spec.target(cluster).is_some() {
             if spec.clusters.len() > 1 { self.losing += 1 } else { self.left_empty += 1 }

@@ -11,7 +11,6 @@ use ironclad_fleet::Gvk;
 /// Object as member caches hold it.
 #[derive(Debug, Clone, Copy)]
 pub struct Cached<'a> {
-    /// Its metadata.
     pub metadata: &'a ObjectMeta,
     /// Its status, if any.
     pub status: Option<&'a JsonText>,

@@ -34,7 +34,6 @@ pub struct Seen<'a> {
     pub namespace: &'a Value,
     /// The Works under [`work_names`], at most one per execution space.
     pub works: &'a [Arc<Work>],
-    /// All clusters.
     pub clusters: &'a BTreeMap<ClusterName, Arc<Cluster>>,
     /// All ClusterOverridePolicies.
     pub cluster_overrides: &'a [Arc<ClusterOverridePolicy>],
@@ -45,11 +44,9 @@ pub struct Seen<'a> {
 /// Write, event or requeue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Create a Work.
     Create(Box<Work>),
     /// Patch a Work.
     Patch {
-        /// Its key.
         key: WorkKey,
         /// Merge patch without resourceVersion.
         patch: Value,

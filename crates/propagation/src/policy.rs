@@ -37,7 +37,6 @@ const IDLE_RECHECK: Duration = Duration::from_secs(6);
 /// Binding with the policy's id, and its template.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimed<'a> {
-    /// The binding.
     pub binding: Binding<'a>,
     /// The template of `spec.resource`, if it exists.
     pub template: Option<&'a Value>,
@@ -46,7 +45,6 @@ pub struct Claimed<'a> {
 /// Snapshot of one policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The policy.
     pub policy: Policy<'a>,
     /// The bindings with the policy's id: of its namespace, for a ClusterPropagationPolicy of all,
     /// ClusterResourceBindings included.
@@ -68,16 +66,13 @@ pub struct Seen<'a> {
 /// Template with the policy's id.
 #[derive(Debug, Clone, Copy)]
 pub struct Template<'a> {
-    /// The template.
     pub template: &'a Value,
-    /// Its binding.
     pub binding: Option<Binding<'a>>,
 }
 
 /// Template and its claiming policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// The template.
     pub template: &'a Value,
     /// The policy that its claim names, if it exists.
     pub holder: Option<Policy<'a>>,
@@ -91,25 +86,18 @@ pub enum Effect {
         /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Patch a template.
     PatchTemplate {
-        /// Its key.
         key: ObjectKey,
         /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Patch a binding.
     PatchBinding {
-        /// Its key.
         key: BindingKey,
         /// Merge patch without resourceVersion.
         patch: Value,
     },
     /// Reconcile this template at low priority (-100).
-    Enqueue {
-        /// The template.
-        template: ObjectKey,
-    },
+    Enqueue { template: ObjectKey },
     /// Reconcile the policy again after this time.
     RequeueAfter(Duration),
     /// Reconcile again with back-off.

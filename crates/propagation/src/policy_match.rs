@@ -23,7 +23,6 @@ pub enum Policy<'a> {
 }
 
 impl<'a> Policy<'a> {
-    /// Its metadata.
     #[must_use]
     pub fn metadata(self) -> &'a ObjectMeta {
         match self {
@@ -41,7 +40,6 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// Its key.
     #[must_use]
     pub fn key(self) -> PolicyKey {
         let of = |text: &Option<String>| -> Arc<str> { text.as_deref().unwrap_or("").into() };

@@ -13,7 +13,6 @@ use serde_json::Value;
 /// The relevant fields of a PriorityClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
-    /// Its name.
     pub name: String,
     /// Higher values are scheduled first.
     pub value: i32,

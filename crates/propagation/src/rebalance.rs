@@ -15,7 +15,6 @@ use crate::detector::binding::Binding;
 /// Snapshot of one rebalancer.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The rebalancer.
     pub rebalancer: &'a WorkloadRebalancer,
     /// The binding of each entry of `spec.workloads`, in order, found by `spec.resource`.
     pub bindings: &'a [Option<Binding<'a>>],
@@ -26,9 +25,7 @@ pub struct Seen<'a> {
 /// Write or requeue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Patch a binding.
     PatchBinding {
-        /// Its key.
         key: BindingKey,
         /// Merge patch without resourceVersion.
         patch: Value,
@@ -37,7 +34,6 @@ pub enum Effect {
     Status(StatusPart),
     /// Delete the rebalancer, if it is unchanged.
     Delete {
-        /// Its uid.
         uid: String,
         /// Its resourceVersion.
         resource_version: String,

@@ -20,7 +20,6 @@ pub struct Identity<'a> {
     pub name: &'a str,
     /// `metadata.uid`, empty if it has none.
     pub uid: &'a str,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
 

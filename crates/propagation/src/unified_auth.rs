@@ -41,7 +41,6 @@ pub struct Subject {
     pub kind: String,
     /// Namespace of a ServiceAccount.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -57,7 +56,6 @@ pub struct Rbac {
 /// Snapshot of one cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The cluster.
     pub cluster: &'a Cluster,
     /// The RBAC of the control plane.
     pub rbac: &'a Rbac,

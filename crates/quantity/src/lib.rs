@@ -6,6 +6,8 @@
 //! Parsing accepts what a kube-apiserver accepts, within three bounds that it does not have: [`TEXT_BYTES_MAX`],
 //! [`DIGITS_MAX`] and [`EXPONENT_MAX`]. Nothing here panics on any text, and sums saturate.
 
+#![warn(missing_docs)]
+
 mod amount;
 mod parse;
 mod quantity;

@@ -45,6 +45,9 @@ pub enum Failure {
     /// The server never accepts this request.
     #[error("{0}")]
     Invalid(String),
+    /// The server answered that it failed: the request may have been carried out. Observe before acting again.
+    #[error("{0}")]
+    ServerError(String),
     /// No answer, or an invalid one: the request may have been carried out. Observe before acting again.
     #[error("{0}")]
     Unknown(String),
@@ -83,6 +86,7 @@ impl Failure {
             Self::Denied(_) => "Denied",
             Self::OverQuota(_) => "OverQuota",
             Self::Invalid(_) => "Invalid",
+            Self::ServerError(_) => "ServerError",
             Self::Unknown(_) => "Unknown",
         }
     }
@@ -106,9 +110,8 @@ impl Failure {
             (400 | 405 | 406 | 413 | 415 | 422, _) => Self::Invalid(message),
             (503, _) => Self::Unavailable(message),
             // The write may have been made before a 500 or 504.
-            _ => {
-                Self::Unknown(if message.is_empty() { format!("the server answered {}", status.code) } else { message })
-            }
+            _ if message.is_empty() => Self::ServerError(format!("the server answered {}", status.code)),
+            _ => Self::ServerError(message),
         }
     }
 }
@@ -157,8 +160,8 @@ mod tests {
             ("an expired token", 401, "Unauthorized", "Denied"),
             ("a bad object", 422, "Invalid", "Invalid"),
             ("a server going down", 503, "ServiceUnavailable", "Unavailable"),
-            ("a timeout behind the server", 504, "Timeout", "Unknown"),
-            ("an internal error", 500, "InternalError", "Unknown"),
+            ("a timeout behind the server", 504, "Timeout", "ServerError"),
+            ("an internal error", 500, "InternalError", "ServerError"),
         ] {
             let status = Status { code, reason: reason.into(), ..Status::default() };
             assert_eq!(Failure::from_status(&status).class(), want, "{name}");

@@ -4,6 +4,8 @@
 //! same controllers must run in the simulation. What is typed is a thin cover of code over erased objects
 //! ([`ironclad_kinds`]), which is compiled once. This crate decides nothing about the domain.
 
+#![warn(missing_docs)]
+
 mod api;
 mod cache;
 mod caches;

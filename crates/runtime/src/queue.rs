@@ -260,6 +260,12 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         wait
     }
 
+    /// Failures of a key in a row.
+    #[must_use]
+    pub fn failures(&self, key: &T) -> u32 {
+        self.0.state.lock().failures.get(key).copied().unwrap_or(0)
+    }
+
     /// Resets the failures of a key: its next failure waits the shortest time again.
     pub fn forget(&self, key: &T) {
         self.0.state.lock().failures.remove(key);

@@ -8,7 +8,6 @@ use ironclad_fleet::ClusterName;
 /// A feasible cluster. `sort` puts preferred ones first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Cluster name.
     pub name: ClusterName,
     /// Groups that the cluster is in, for each constraint of [`crate::spread::Spread::Groups`] in its order; empty
     /// for other selection rules.

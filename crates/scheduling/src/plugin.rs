@@ -25,7 +25,6 @@ pub struct Plugin {
 pub enum Point {
     /// Rejects clusters.
     Filter {
-        /// Tests one cluster.
         test: fn(&Question<'_>, &Cluster, TargetState) -> Result<(), Refusal>,
         /// Removes clusters from a set that the test rejects unless they are targets, whatever the time is.
         narrow: fn(&Question<'_>, &Index, &mut Numbers) -> Rest,
@@ -164,7 +163,6 @@ pub enum CycleEvent {
     Cluster,
     /// A plugin ran for the cluster, or for all clusters by the index.
     Plugin {
-        /// The plugin.
         plugin: &'static Plugin,
         /// False if it rejects the cluster, or all of them.
         passed: bool,

@@ -81,7 +81,6 @@ pub(crate) fn binding(name: &str, replicas: i32, result: &[(&str, i32)]) -> Reso
     binding
 }
 
-/// A result.
 pub(crate) fn targets(result: &[(&str, i32)]) -> Vec<TargetCluster> {
     let target = |(name, replicas): &(&str, i32)| TargetCluster {
         name: (*name).to_owned(),
@@ -91,7 +90,6 @@ pub(crate) fn targets(result: &[(&str, i32)]) -> Vec<TargetCluster> {
     result.iter().map(target).collect()
 }
 
-/// A taint.
 pub(crate) fn taint(key: &str, value: &str, effect: &str) -> Taint {
     Taint { key: key.into(), value: Some(value.into()), effect: effect.into(), time_added: None }
 }
@@ -113,7 +111,6 @@ pub(crate) fn failover() -> FailoverBehavior {
     FailoverBehavior { application: None, cluster: Some(ClusterFailoverBehavior::default()) }
 }
 
-/// Eviction task.
 pub(crate) fn task(from: &str, reason: &str, replicas: Option<i32>) -> GracefulEvictionTask {
     let (from_cluster, reason) = (from.to_owned(), reason.to_owned());
     GracefulEvictionTask { from_cluster, reason, replicas, producer: "test".into(), ..GracefulEvictionTask::default() }
@@ -134,7 +131,6 @@ pub(crate) fn overflow(name: &str, clusters: &[&str]) -> OverflowClusterAffinity
     OverflowClusterAffinity { affinity_name: name.into(), affinity: affinity(clusters) }
 }
 
-/// A spread constraint.
 pub(crate) fn spread(field: SpreadByField, min_groups: i64, max_groups: i64) -> SpreadConstraint {
     SpreadConstraint { spread_by_field: Some(field), spread_by_label: String::new(), min_groups, max_groups }
 }

@@ -5,6 +5,8 @@
 //! from one root seed, and tasks that can be killed together, so that a whole control plane runs from one seed. It does
 //! no IO and knows nothing of Kubernetes.
 
+#![warn(missing_docs)]
+
 mod clock;
 mod panics;
 mod rng;

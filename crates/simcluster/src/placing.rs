@@ -8,9 +8,9 @@ use std::{
 };
 
 use ironclad_apiserver::{Admission, Admitted, ApiError, Objects, Operation, Review};
+use ironclad_runtime::Object as _;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::{kubelet::Kubelet, scheduler::Scheduler};
@@ -47,7 +47,7 @@ impl Admission for Placing {
         }
         let (Some(object), Some((scheduler, kubelet))) = (review.object, self.asked()) else { return Ok(None) };
         // Schema validation rejects anything but a pod.
-        let Ok(mut pod) = Pod::deserialize(object) else { return Ok(None) };
+        let Ok(mut pod) = Pod::decode(object.to_string().as_bytes()) else { return Ok(None) };
         let Some((node, scheduled)) = scheduler.assume(&pod) else { return Ok(None) };
         let mut placed = object.clone();
         placed["spec"]["nodeName"] = node.as_str().into();

@@ -28,9 +28,7 @@ pub struct UsageRule {
     pub namespace: String,
     /// Labels of the pods; without a selector all.
     pub selector: Option<LabelSelector>,
-    /// Cpu of each.
     pub cpu: Option<Quantity>,
-    /// Memory of each.
     pub memory: Option<Quantity>,
 }
 

@@ -9,6 +9,8 @@
 //! Kubernetes: keys are paths, values are bytes, and its callers filter writes that change nothing
 //! (specification/apiserver.md 29).
 
+#![warn(missing_docs)]
+
 mod backend;
 mod backup;
 mod codec;

@@ -1,7 +1,5 @@
 //! Test infrastructure: the simulation with its faults, scenarios, and real Kubernetes.
 
-#![allow(missing_docs, reason = "fixtures of this workspace's tests: names say most")]
-
 pub mod binary;
 pub mod differential;
 pub mod eviction_rate;

@@ -23,7 +23,6 @@ use crate::{
     request::{Config, Cx, Needs, decode},
 };
 
-/// The resource Secret.
 const SECRETS: Resource = Resource { group: "", version: "v1", kind: "Secret", plural: "secrets" };
 /// Fields that name credentials.
 const REFERENCES: [&str; 2] = ["secretRef", "impersonatorSecretRef"];

@@ -21,7 +21,6 @@ pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     at(object, "/metadata/labels").get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Sets a label.
 pub(crate) fn set_label(object: &mut Value, key: &str, value: &str) {
     if let Some(labels) = map(object, &["metadata", "labels"]) {
         labels.insert(key.to_owned(), json!(value));

@@ -95,7 +95,6 @@ impl<'a> Objects<'a> {
         out
     }
 
-    /// A new UUID.
     #[must_use]
     pub fn uuid(&self) -> String {
         self.seam.rng.uuid()

@@ -23,7 +23,6 @@ pub enum Operation {
 /// One write that is to be reviewed.
 #[derive(Debug, Clone, Copy)]
 pub struct Review<'a> {
-    /// The operation.
     pub operation: Operation,
     /// API group, empty for core.
     pub group: &'a str,
@@ -33,7 +32,6 @@ pub struct Review<'a> {
     pub resource: &'a str,
     /// Part of the object that is written, empty for the object itself.
     pub subresource: &'a str,
-    /// Kind.
     pub kind: &'a str,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: &'a str,

@@ -16,11 +16,9 @@ use super::forwarder::ForwardTarget;
 pub struct ApiResource {
     /// As in paths; `RESOURCE/SUBRESOURCE` for a subresource.
     pub name: String,
-    /// Its kind.
     pub kind: String,
     /// True for namespaced objects.
     pub namespaced: bool,
-    /// Its verbs.
     pub verbs: Vec<String>,
 }
 
@@ -117,7 +115,6 @@ pub(crate) struct Aggregation {
 }
 
 impl Aggregation {
-    /// The present APIs.
     pub(crate) fn apis(&self) -> Arc<Apis> {
         self.apis.read().clone()
     }

@@ -64,7 +64,6 @@ pub enum PkiError {
 /// A certificate and its key, as PEM.
 #[derive(Clone)]
 pub struct Pair {
-    /// The certificate.
     pub certificate: String,
     /// The private key.
     pub key: String,

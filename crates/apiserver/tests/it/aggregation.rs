@@ -204,7 +204,7 @@ impl Route for Here {
         path.starts_with("/apis/agg.io/v1")
     }
 
-    fn call(&self, _: Request<Bytes>, _: Identity) -> RouteFuture {
+    fn call(&self, _: Request<ironclad_apiserver::RequestBody>, _: Identity) -> RouteFuture {
         Box::pin(async { Response::new(ResponseBody::full("{\"answered\":\"here\"}")) })
     }
 }

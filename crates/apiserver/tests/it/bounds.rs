@@ -19,19 +19,19 @@ use crate::{
 };
 
 /// Longer than anything here takes on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(120);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The administrator, over HTTP/1.1 of this test's own making.
-struct Raw(TlsStream<TcpStream>);
+pub(crate) struct Raw(pub(crate) TlsStream<TcpStream>);
 
 impl Raw {
-    async fn connect(served: &Served) -> Self {
+    pub(crate) async fn connect(served: &Served) -> Self {
         Self::connect_as(served, true).await
     }
 
     /// With the administrator's certificate, or without any.
-    async fn connect_as(served: &Served, admin: bool) -> Self {
+    pub(crate) async fn connect_as(served: &Served, admin: bool) -> Self {
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate(served.pki.ca())).unwrap();
@@ -48,12 +48,12 @@ impl Raw {
         Self(TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap())
     }
 
-    async fn send(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).await.unwrap();
     }
 
     /// The head of a request with a body of so many bytes.
-    async fn head(&mut self, method: &str, path: &str, content_type: &str, length: usize) {
+    pub(crate) async fn head(&mut self, method: &str, path: &str, content_type: &str, length: usize) {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
         );
@@ -61,7 +61,7 @@ impl Raw {
     }
 
     /// Everything until the server closes the connection.
-    async fn rest(&mut self) -> String {
+    pub(crate) async fn rest(&mut self) -> String {
         let mut all = Vec::new();
         // An end without a farewell is an end.
         let _ = timeout(DEADLINE, self.0.read_to_end(&mut all)).await.expect("the server closes the connection");
@@ -69,7 +69,7 @@ impl Raw {
     }
 
     /// The code and the object of one answer.
-    async fn answer(&mut self) -> (u16, Value) {
+    pub(crate) async fn answer(&mut self) -> (u16, Value) {
         let mut all = Vec::new();
         let head = loop {
             if let Some(end) = all.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -87,21 +87,21 @@ impl Raw {
         (code, serde_json::from_slice(&all[head..]).unwrap_or(Value::Null))
     }
 
-    async fn more(&mut self, all: &mut Vec<u8>) {
+    pub(crate) async fn more(&mut self, all: &mut Vec<u8>) {
         let mut more = [0; 16 * 1024];
         let read = timeout(DEADLINE, self.0.read(&mut more)).await.expect("an answer in time").unwrap();
         assert_ne!(read, 0, "the server hung up: {}", String::from_utf8_lossy(all));
         all.extend_from_slice(&more[..read]);
     }
 
-    async fn ask(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> (u16, Value) {
+    pub(crate) async fn ask(&mut self, method: &str, path: &str, content_type: &str, body: &[u8]) -> (u16, Value) {
         self.head(method, path, content_type, body.len()).await;
         self.send(body).await;
         self.answer().await
     }
 }
 
-async fn serve(bounds: Bounds) -> Served {
+pub(crate) async fn serve(bounds: Bounds) -> Served {
     serve_with(Options { bounds, ..Options::default() }).await
 }
 

@@ -17,6 +17,7 @@ mod nesting;
 mod ownership;
 mod policies;
 mod quotas;
+mod routes;
 mod serving;
 mod tls;
 mod tokens;

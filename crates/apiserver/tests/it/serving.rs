@@ -329,9 +329,15 @@ impl ironclad_apiserver::Route for Echo {
         path.starts_with("/apis/t.io/v1/foos/a/proxy")
     }
 
-    fn call(&self, request: http::Request<bytes::Bytes>, identity: Identity) -> ironclad_apiserver::RouteFuture {
-        let text = format!("{} {} {}", identity.user, request.uri().path(), request.body().len());
+    fn call(
+        &self,
+        request: http::Request<ironclad_apiserver::RequestBody>,
+        identity: Identity,
+    ) -> ironclad_apiserver::RouteFuture {
         Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let length = ironclad_apiserver::read_body(body).await.unwrap().len();
+            let text = format!("{} {} {length}", identity.user, head.uri.path());
             http::Response::new(ironclad_apiserver::ResponseBody::boxed(http_body_util::Full::<bytes::Bytes>::from(
                 text,
             )))

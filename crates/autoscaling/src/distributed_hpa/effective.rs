@@ -19,7 +19,6 @@ use super::state;
 /// A cluster of the binding.
 #[derive(Debug, Clone)]
 pub struct Member<'a> {
-    /// Its Cluster.
     pub cluster: &'a Arc<Cluster>,
     /// Replicas that the binding gives it.
     pub replicas: i32,

@@ -94,13 +94,11 @@ pub struct Seen<'a> {
     pub hpa: &'a HorizontalPodAutoscaler,
     /// Other enabled autoscalers with the same target.
     pub rivals: &'a [Rival],
-    /// Its target.
     pub target: Target<'a>,
     /// The binding of the target.
     pub binding: Option<&'a ResourceBinding>,
     /// The binding of the object itself, from the time when a policy propagated it.
     pub own_binding: Option<&'a ResourceBinding>,
-    /// All clusters.
     pub clusters: &'a Clusters,
     /// The Works with its uid, and those under the names that it uses ([`work_keys`]).
     pub works: &'a [Arc<Work>],
@@ -135,10 +133,7 @@ pub enum Effect {
     /// Write of a Work.
     Work(Write),
     /// Delete the binding of the object itself.
-    DeleteOwnBinding {
-        /// Its key.
-        key: BindingKey,
-    },
+    DeleteOwnBinding { key: BindingKey },
     /// Create the OverridePolicy.
     CreatePolicy(Box<OverridePolicy>),
     /// Patch the OverridePolicy.

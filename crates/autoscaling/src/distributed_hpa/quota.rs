@@ -24,13 +24,10 @@ use crate::rivals::Rival;
 /// Quotas that are enforced, and all that uses them: the objects of one namespace. Without quotas nothing is limited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quotas<'a> {
-    /// The quotas.
     pub quotas: &'a [Arc<FederatedResourceQuota>],
-    /// The bindings.
     pub bindings: &'a [Arc<ResourceBinding>],
     /// The override policies, among them the records of what members decided.
     pub overrides: &'a [Arc<OverridePolicy>],
-    /// The autoscalers.
     pub autoscalers: &'a [Arc<HorizontalPodAutoscaler>],
 }
 

@@ -17,7 +17,6 @@ pub const ABLE_REASONS: [&str; 4] =
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReportedCondition {
-    /// Its type.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
@@ -48,7 +47,6 @@ pub struct Report {
     pub desired_replicas: i32,
     /// Time at which it last scaled, by the member's clock.
     pub last_scale_time: Option<Time>,
-    /// Conditions.
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<ReportedCondition>,
     /// Metrics, in the shape of the member's version.

@@ -26,10 +26,7 @@ pub enum Mode {
     /// No division: every cluster has the whole minimum and maximum.
     PerCluster,
     /// Weights by cluster; a cluster that is not named has 0.
-    Static {
-        /// The weights.
-        weights: BTreeMap<String, u32>,
-    },
+    Static { weights: BTreeMap<String, u32> },
 }
 
 /// The annotation as it is written.

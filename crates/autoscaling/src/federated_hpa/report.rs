@@ -26,7 +26,6 @@ use serde::{Deserialize, Serialize};
 pub struct Report {
     /// Namespace of the autoscaler.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Kind and name of the workload.
     pub target: String,
@@ -58,15 +57,11 @@ pub struct Report {
     pub recommended: Vec<(Timestamp, i32)>,
 }
 
-/// One metric.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MetricReport {
-    /// Its name.
     pub name: String,
-    /// Its target.
     pub target: String,
-    /// Its present value.
     pub value: String,
     /// Steps from the value to the proposal.
     pub steps: Vec<String>,
@@ -115,9 +110,7 @@ pub struct Load {
 pub struct Round<'a> {
     /// Namespace of the autoscaler.
     pub namespace: &'a str,
-    /// Its name.
     pub name: &'a str,
-    /// Its spec.
     pub spec: &'a Spec<'a>,
     /// The snapshot; `None` if the round ended before it was taken.
     pub seen: Option<&'a Snapshot<'a>>,
@@ -127,7 +120,6 @@ pub struct Round<'a> {
     pub unreached: &'a [(String, String)],
     /// The way to the replicas.
     pub trace: Option<&'a Trace<'a>>,
-    /// The plan.
     pub plan: &'a Plan,
     /// State in memory after the round.
     pub history: &'a History,

@@ -17,7 +17,6 @@ use crate::{connect::Plane, drain, dry_run::DryRun, pages, print, report::Misuse
   ironclad cordon -l region=eu")]
 pub struct CordonCommand {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub which: Which,
 }
 
@@ -30,7 +29,6 @@ pub struct CordonCommand {
   ironclad uncordon -l region=eu")]
 pub struct UncordonCommand {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub which: Which,
 }
 
@@ -47,7 +45,6 @@ pub struct Which {
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

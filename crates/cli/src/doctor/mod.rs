@@ -47,7 +47,6 @@ pub struct Command {
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 
@@ -124,7 +123,8 @@ pub async fn check_fleet(
     }
     let leader = leader_report(plane).await?;
     let off = leader.is_off.then_some(leader.silence.as_str());
-    let state = Leader { report: leader.report.as_ref(), paused: leader.paused, off };
+    let flags = leader.announced.is_some().then(|| leader.flags().eviction);
+    let state = Leader { report: leader.report.as_ref(), flags: flags.as_ref(), paused: leader.paused, off };
     let mut all = findings(&seen.world, state, &leader.settings, clock.wall_seconds());
     all.extend(seen.findings);
     all.extend(drift::finding(&drifted));

@@ -89,7 +89,6 @@ pub struct Command {
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

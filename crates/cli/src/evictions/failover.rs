@@ -2,6 +2,7 @@
 
 use ironclad_api::namespaces;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
+use ironclad_planning::evicted::{next_episode, span};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -12,7 +13,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    observe::{LeaderReport, Source, leader_report},
+    observe::{LeaderReport, leader_report},
     show,
 };
 use crate::{
@@ -33,10 +34,8 @@ use crate::{
   ironclad failover resume")]
 pub struct Command {
     #[command(subcommand)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub verb: Verb,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 
@@ -157,7 +156,7 @@ async fn status(client: &Client, output: Output, clock: &Clock) -> anyhow::Resul
     }
     let leader = leader_report(client).await?;
     if output.is_objects() {
-        let whole = json!({ "paused": leader.paused, "report": leader.report });
+        let whole = json!({ "paused": leader.paused, "report": leader.report, "evictions": leader.rows });
         return print::out(&print::objects(output, &[whole])?);
     }
     print::out(&page(&leader, clock.wall_seconds()))
@@ -170,10 +169,6 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         text.push_str(&format!("leader     {}\n", leader.silence));
         return text;
     };
-    text.push_str(&match leader.source {
-        Source::Leader => "reported   now, by the leader\n".to_owned(),
-        Source::ConfigMap => format!("reported   {} ago\n", show::span(report.at, now)),
-    });
     text.push_str(&format!("evictions  {}\n", show::rate(report, leader.paused)));
     text.push_str(&format!("queue      {}\n", show::sums(report, now)));
     if report.episodes.is_empty() {
@@ -188,7 +183,7 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         };
         vec![
             episode.cluster.clone(),
-            show::span(episode.since, now),
+            span(episode.since, now),
             episode.evicted.to_string(),
             episode.pending.to_string(),
             episode.taints.clone(),
@@ -202,7 +197,7 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
         if let Some(held) = &episode.held {
             text.push_str(&format!("\nevictions from {} are held: {held}\n", episode.cluster));
             if !episode.recovering {
-                text.push_str(&format!("  try: {}\n", show::next_episode(&episode.cluster)));
+                text.push_str(&format!("  try: {}\n", next_episode(&episode.cluster)));
             }
         }
     }
@@ -217,7 +212,7 @@ mod tests {
     };
     use jiff::Timestamp;
 
-    use super::{super::observe::SILENT, *};
+    use super::*;
 
     #[test]
     fn printed_status_of_evictions() {
@@ -244,44 +239,33 @@ mod tests {
             flags: ironclad_failover::taint_manager::ReportedFlags::default(),
             ready: 26,
             held: 0,
+            oldest: None,
             delayed: 1,
             parked: 1,
             drained_at: Some(at(152)),
             episodes: vec![episode],
-            rows: vec![],
         };
         let want = "paused     no
-reported   5s ago
 evictions  rate 0.5/s, normal (the share of unhealthy clusters; unhealthy clusters: 1 of 3)
 queue      26 queued; the queue is empty in 52s; 1 delayed; 1 without a target
 
 FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
 member1   1m30s   12        28        k:NoExecute
 ";
-        let rendered = |report: Option<Report>, source, paused| {
-            let leader = LeaderReport {
-                report,
-                source,
-                paused,
-                silence: SILENT.to_owned(),
-                is_off: false,
-                settings: Default::default(),
-                announced: None,
-            };
-            page(&leader, at(100))
+        let rendered = |report: Option<Report>, paused| {
+            let silence = "the leader is not asked".to_owned();
+            page(&LeaderReport { report, paused, silence, ..LeaderReport::default() }, at(100))
         };
-        assert_eq!(rendered(Some(report.clone()), Source::ConfigMap, false), want);
+        assert_eq!(rendered(Some(report.clone()), false), want);
         let mut held = report.clone();
         (held.held, held.episodes[0].held) = (26, Some("evicted 3 bindings in this episode".into()));
-        let held = rendered(Some(held), Source::ConfigMap, false);
+        let held = rendered(Some(held), false);
         assert!(held.contains("queue      0 queued; 26 held; 1 delayed; 1 without a target\n"), "{held}");
         let why = "\nevictions from member1 are held: evicted 3 bindings in this episode\n  try: remove the evicting taints of cluster member1";
         assert!(held.contains("k:NoExecute   limit reached\n") && held.contains(why), "{held}");
-        let now = want.replace("5s ago", "now, by the leader");
-        assert_eq!(rendered(Some(report.clone()), Source::Leader, false), now);
-        let asked = rendered(Some(report), Source::Leader, true);
+        let asked = rendered(Some(report), true);
         assert!(asked.contains("a pause was asked for and is not in force yet"), "{asked}");
-        let silent = rendered(None, Source::ConfigMap, true);
-        assert!(silent.starts_with("paused     yes\nleader     no leader reports"), "{silent}");
+        let silent = rendered(None, true);
+        assert!(silent.starts_with("paused     yes\nleader     the leader is not asked"), "{silent}");
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use ironclad_failover::taint_manager::Row;
 use ironclad_seam::Clock;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    observe::{EvictionQueue, eviction_queue, leader_report},
+    observe::{eviction_queue, leader_report},
     show,
 };
 use crate::print::{self, Output};
@@ -69,7 +69,7 @@ async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Resu
     let now = clock.wall_seconds();
     let (queue, listed) = eviction_queue(client, &leader, now).await?;
     let again = if listed.is_some() { AGAIN_BY_LISTS } else { AGAIN };
-    let rows = select_rows(&queue, query);
+    let rows = select_rows(queue.rows, query);
     let mut notes = Vec::new();
     let mut head = String::new();
     if let Some(report) = &leader.report {
@@ -82,18 +82,17 @@ async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Resu
     if rows.is_empty() {
         notes.push("no evictions wait".to_owned());
     }
-    let waits: Vec<_> = rows.iter().map(|(row, _)| (&row.binding, &row.cluster, row.state, row.position)).collect();
+    let waits: Vec<_> = rows.iter().map(|row| (&row.binding, &row.cluster, row.state, row.position)).collect();
     let news = format!("{head} {} {waits:?}", leader.paused);
     if query.output.is_objects() {
-        let items = rows.iter().map(|(row, origin)| object(row, *origin)).collect();
+        let items = rows.iter().map(|row| json!(row)).collect();
         let text = print::objects(query.output, &[print::list(items)])?;
         return Ok(Page { notes: Vec::new(), text, news, again });
     }
     if query.output == Output::Name {
-        let text = rows.iter().map(|(row, _)| format!("{}\n", row.binding)).collect();
+        let text = rows.iter().map(|row| format!("{}\n", row.binding)).collect();
         return Ok(Page { notes: Vec::new(), text, news, again });
     }
-    let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
     let mut text = if rows.is_empty() { String::new() } else { show::rows(&rows, now, query.output == Output::Wide) };
     if !query.headers {
         text = text.split_once('\n').map_or_else(String::new, |(_, rows)| rows.to_owned());
@@ -101,31 +100,13 @@ async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Resu
     Ok(Page { notes, text, news, again })
 }
 
-/// Source of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    Leader,
-    Objects,
-}
-
-/// The rows that are asked for, the leader's first.
-fn select_rows(queue: &EvictionQueue, query: &Query<'_>) -> Vec<(Row, Origin)> {
+/// The rows that are asked for.
+fn select_rows(queue: Vec<Row>, query: &Query) -> Vec<Row> {
     let is_wanted = |row: &Row| {
         query.namespace.is_none_or(|namespace| *row.binding.namespace == *namespace || row.binding.namespace.is_empty())
             && (query.clusters.is_empty() || query.clusters.iter().any(|cluster| *cluster == *row.cluster.0))
     };
-    let reported = queue.reported.iter().map(|row| (row, Origin::Leader));
-    let rebuilt = queue.rebuilt.iter().map(|row| (row, Origin::Objects));
-    reported.chain(rebuilt).filter(|(row, _)| is_wanted(row)).map(|(row, origin)| (row.clone(), origin)).collect()
-}
-
-/// A row as an object; one that no leader reports says so.
-fn object(row: &Row, origin: Origin) -> Value {
-    let mut object = json!(row);
-    if origin == Origin::Objects {
-        object["rebuilt"] = true.into();
-    }
-    object
+    queue.into_iter().filter(is_wanted).collect()
 }
 
 #[cfg(test)]
@@ -137,13 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_name_their_source() {
+    fn rows_are_selected() {
         let row = |namespace: &str, name: &str, cluster: &str| Row {
             binding: BindingKey { namespace: namespace.into(), name: name.into() },
             resource: "r".into(),
             cluster: cluster.into(),
             state: Waiting::Queued,
             position: Some(1),
+            rebuilt: false,
             since: None,
             due: Timestamp::UNIX_EPOCH,
             causes: vec![],
@@ -152,27 +134,19 @@ mod tests {
             attempts: 0,
             because: None,
         };
-        let queue = EvictionQueue {
-            reported: vec![row("shop", "a", "m1"), row("shop", "b", "m2"), row("other", "c", "m1")],
-            rebuilt: vec![row("shop", "d", "m1"), row("", "cluster-wide", "m1")],
-            notes: vec![],
-        };
+        let queue = [("shop", "a", "m1"), ("shop", "b", "m2"), ("other", "c", "m1"), ("", "cluster-wide", "m1")];
+        let queue = queue.map(|(namespace, name, cluster)| row(namespace, name, cluster));
         let (all, m1) = (&[][..], &["m1".to_owned()][..]);
         for (namespace, clusters, want) in [
-            (None, all, "a b c d cluster-wide"),
-            (Some("shop"), all, "a b d cluster-wide"),
-            (Some("shop"), m1, "a d cluster-wide"),
+            (None, all, "a b c cluster-wide"),
+            (Some("shop"), all, "a b cluster-wide"),
+            (Some("shop"), m1, "a cluster-wide"),
             (Some("none"), m1, "cluster-wide"),
         ] {
             let query = Query { namespace, clusters, output: Output::Table, watch: false, headers: true };
             let names: Vec<_> =
-                select_rows(&queue, &query).iter().map(|(row, _)| row.binding.name.to_string()).collect();
+                select_rows(queue.to_vec(), &query).iter().map(|row| row.binding.name.to_string()).collect();
             assert_eq!(names.join(" "), want);
         }
-        let query = Query { namespace: Some("shop"), clusters: all, output: Output::Json, watch: false, headers: true };
-        let objects: Vec<Value> =
-            select_rows(&queue, &query).iter().map(|(row, origin)| object(row, *origin)).collect();
-        let rebuilt: Vec<_> = objects.iter().map(|object| object.get("rebuilt").is_some()).collect();
-        assert_eq!(rebuilt, [false, false, true, true]);
     }
 }

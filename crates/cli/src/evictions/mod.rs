@@ -1,8 +1,8 @@
 //! Evictions from faulty clusters: `ironclad failover`, `ironclad get evictions`, `ironclad why evicted`
 //! (specification/operations.md 2.20).
 //!
-//! The leader is asked (group `explain.ironclad.io`), or what it reported in a ConfigMap is read; where it says
-//! nothing, the very decisions are re-run over the objects, and what only its memory knows is said to be unknown.
+//! The leader is asked (group `explain.ironclad.io`); where it says nothing, the very decisions are re-run over the
+//! objects, and what only its memory knows is said to be unknown.
 
 pub mod failover;
 mod list;

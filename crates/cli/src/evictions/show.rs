@@ -4,6 +4,7 @@ use ironclad_failover::{
     flags::eviction::Mode,
     taint_manager::{Report, Row},
 };
+use ironclad_planning::evicted::span;
 use jiff::Timestamp;
 
 use crate::print;
@@ -26,24 +27,6 @@ pub(super) fn sums(report: &Report, now: Timestamp) -> String {
     };
     let held = if report.held > 0 { format!("; {} held", report.held) } else { String::new() };
     format!("{queued} queued{end}{held}; {} delayed; {} without a target", report.delayed, report.parked)
-}
-
-/// Remedy that lets evictions from a cluster go on after `--max-evictions-per-episode`.
-pub(super) fn next_episode(cluster: &str) -> String {
-    format!(
-        "remove the evicting taints of cluster {cluster} and add them again: a new episode begins; or restart the leader with another limit"
-    )
-}
-
-/// The time from one moment to a later one, in the largest two units.
-pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
-    let seconds = to.duration_since(from).as_secs().max(0);
-    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
-        (0, 0, 0, s) => format!("{s}s"),
-        (0, 0, m, s) => format!("{m}m{s}s"),
-        (0, h, m, _) => format!("{h}h{m}m"),
-        (d, h, _, _) => format!("{d}d{h}h"),
-    }
 }
 
 /// Elements of the queue in columns.
@@ -90,13 +73,6 @@ mod tests {
     }
 
     #[test]
-    fn durations_between_two_times() {
-        for (seconds, want) in [(0, "0s"), (59, "59s"), (61, "1m1s"), (3_661, "1h1m"), (90_000, "1d1h"), (-5, "0s")] {
-            assert_eq!(span(at(0), at(seconds)), want);
-        }
-    }
-
-    #[test]
     fn table_of_evictions() {
         let row = |name: &str, state, position, expected| Row {
             binding: BindingKey { namespace: "shop".into(), name: name.into() },
@@ -104,6 +80,7 @@ mod tests {
             cluster: "member1".into(),
             state,
             position,
+            rebuilt: false,
             since: Some(at(100)),
             due: at(160),
             causes: vec!["k:NoExecute".into()],

@@ -121,7 +121,6 @@ pub struct Command {
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

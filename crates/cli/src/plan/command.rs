@@ -128,7 +128,6 @@ pub enum What {
         #[arg(required = true, value_name = "CLUSTER")]
         clusters: Vec<String>,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
     /// A user adds a taint to a cluster.
@@ -143,7 +142,6 @@ pub enum What {
         #[arg(value_name = "KEY[=VALUE]:EFFECT")]
         taint: String,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
     /// Nothing happens but what is under way: what the faulty clusters of now lose at this rate, and how long that
@@ -156,7 +154,6 @@ pub enum What {
         #[arg(value_name = "RATE")]
         at: f64,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
     },
 }
@@ -203,7 +200,6 @@ pub struct How {
     #[arg(long)]
     pub timeline: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 
@@ -224,8 +220,8 @@ impl Leader {
         if report.is_off && !how.with_failover && !how.without_failover {
             print::note(&format!("{}\n  try: --with-failover, to plan as if evictions were decided", report.silence));
         }
-        if report.report.is_none() && report.announced.is_none() && !report.is_off {
-            print::note("no leader reports its flags: planned with the defaults and feature gate Failover");
+        if report.announced.is_none() && !report.is_off {
+            print::note("the leader's flags are not known: planned with the defaults and feature gate Failover");
         }
         if report.paused {
             print::note("evictions are paused: planned as if they were resumed");

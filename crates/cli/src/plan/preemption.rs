@@ -45,7 +45,6 @@ pub struct How {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub priority: Option<i32>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub source: Source,
 }
 
@@ -59,7 +58,6 @@ pub struct OfClass {
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub value: Option<i32>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub source: Source,
 }
 
@@ -73,7 +71,6 @@ pub struct Source {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

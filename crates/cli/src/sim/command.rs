@@ -32,10 +32,8 @@ use crate::{
   ironclad sim remove edge")]
 pub struct Command {
     #[command(subcommand)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub verb: Verb,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 
@@ -65,7 +63,6 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  ironclad sim flap member1 --up 2m --down 30s")]
     Flap {
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         targets: Targets,
         /// Time that it is up
         #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = written_duration)]
@@ -78,7 +75,6 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  ironclad sim slow member1 --latency 2s")]
     Slow {
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         targets: Targets,
         /// Added latency
         #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = written_duration)]
@@ -94,7 +90,6 @@ pub enum Verb {
   ironclad sim load member1 --clear")]
     Load {
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         targets: Targets,
         /// Namespace of the pods [default: all]
         #[arg(short, long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
@@ -118,13 +113,11 @@ pub enum Verb {
     )]
     Nodes {
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         targets: Targets,
         /// Number of nodes
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
         count: Option<u32>,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         each: Capacity,
     },
     /// Add members, and join them
@@ -139,7 +132,6 @@ pub enum Verb {
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
         nodes: u32,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         each: Capacity,
         /// Labels of the Clusters, as tier=edge (repeatable); topology.kubernetes.io/region and …/zone become fields
         /// too

@@ -49,7 +49,6 @@ pub struct Command {
     #[arg(short, long)]
     pub yes: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 

@@ -29,7 +29,6 @@ use crate::{
   ironclad top cluster")]
 pub struct Command {
     #[command(subcommand)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub verb: Verb,
     /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION", global = true)]
@@ -38,7 +37,6 @@ pub struct Command {
     #[arg(long, global = true)]
     pub strict: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 
@@ -72,7 +70,6 @@ pub enum Verb {
         #[arg(long)]
         sum: bool,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         shape: Shape,
     },
     /// Nodes
@@ -90,7 +87,6 @@ pub enum Verb {
         #[arg(long)]
         show_capacity: bool,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         shape: Shape,
     },
     /// Clusters: allocatable, requested and used resources
@@ -100,7 +96,6 @@ pub enum Verb {
     )]
     Cluster {
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         shape: Shape,
     },
 }

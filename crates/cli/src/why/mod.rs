@@ -42,13 +42,10 @@ use crate::{
 )]
 pub struct Command {
     #[command(subcommand)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub question: Option<Question>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub about: About,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
     pub plane: Plane,
 }
 
@@ -66,7 +63,6 @@ pub enum Question {
         #[arg(value_name = "CLUSTER")]
         cluster: String,
         #[command(flatten)]
-        #[allow(missing_docs, reason = "described where it is defined")]
         about: About,
     },
 }

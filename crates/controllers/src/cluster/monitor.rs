@@ -28,7 +28,6 @@ const ATTEMPTS: usize = 5;
 /// Time from one attempt to the next.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 
-/// The monitor.
 pub(super) struct Monitor {
     seam: Seam,
     settings: Arc<Settings>,

@@ -14,7 +14,6 @@ use crate::metrics::ResultLabel;
 
 type Seconds = Family<ResultLabel, Histogram, fn() -> Histogram>;
 
-/// The metrics.
 #[derive(Debug, Clone)]
 pub(crate) struct CronMetrics {
     objects: Seconds,

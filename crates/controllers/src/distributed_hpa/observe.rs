@@ -78,7 +78,6 @@ pub(super) struct Observed {
     pub(super) works: Vec<Arc<Work>>,
     /// The OverridePolicy under its name.
     pub(super) policy: Option<Arc<OverridePolicy>>,
-    /// Its own binding.
     pub(super) own_binding: Option<Arc<ResourceBinding>>,
     target: Observation,
     binding: Option<Arc<ResourceBinding>>,

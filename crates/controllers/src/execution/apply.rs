@@ -67,13 +67,25 @@ enum Stopped {
     ReadBinding,
     /// The member refused the write: the Work reports it.
     Refused(Failure),
+    /// The member kept the object without these fields of the manifest.
+    Dropped(Vec<String>),
     /// The member did not answer, or an object changed meanwhile: nothing is known about the Work.
     Unanswered(Failure),
 }
 
-/// Classifies a failed write to the member.
-fn of_member(failure: Failure) -> Stopped {
-    if execution::is_verdict(failure.class()) { Stopped::Refused(failure) } else { Stopped::Unanswered(failure) }
+/// Classifies a failed request to the member, which follows so many in a row.
+fn of_member(failure: Failure, failures: u32) -> Stopped {
+    if execution::is_verdict(failure.class(), failures) {
+        Stopped::Refused(failure)
+    } else {
+        Stopped::Unanswered(failure)
+    }
+}
+
+/// Compares the answer to a write with what was sent.
+fn complete(sent: &Value, answer: &MemberObject) -> Result<(), Stopped> {
+    let fields = execution::compare::missing(sent, &answer.json().map_err(Stopped::Unanswered)?);
+    if fields.is_empty() { Ok(()) } else { Err(Stopped::Dropped(fields)) }
 }
 
 impl Applier {
@@ -103,14 +115,22 @@ impl Applier {
             match self.send(member, seen, plan).await {
                 Ok(next) => return Ok(next),
                 Err(Stopped::Read) => {
-                    read(seen).await?;
+                    if let Err(failure) = read(seen).await {
+                        let is_verdict = execution::is_verdict(failure.class(), failures(member, seen));
+                        return Err(if is_verdict { self.refused(member, seen, failure) } else { failure.into() });
+                    }
                     plan = seen.decide(self.clock.wall_seconds(), execution::decide);
                 }
                 Err(Stopped::ReadBinding) => {
                     seen.wanted_again = self.wanted_again(&seen.work).await?;
                     plan = seen.decide(self.clock.wall_seconds(), execution::decide);
                 }
-                Err(Stopped::Refused(failure)) => return Err(self.report(member, seen, failure)),
+                Err(Stopped::Refused(failure)) => return Err(self.refused(member, seen, failure)),
+                Err(Stopped::Dropped(fields)) => {
+                    let report =
+                        seen.decide(self.clock.wall_seconds(), |seen, now| execution::dropped(seen, &fields, now));
+                    return Ok(self.report(member, seen, report).unwrap_or(Next::Retry));
+                }
                 Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
             }
         }
@@ -121,6 +141,7 @@ impl Applier {
     async fn send(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
         let cluster = || cluster_of(&seen.work).map(|cluster| cluster.0).unwrap_or_default();
         let successes = self.events.successes(|| success::of_execution(&seen.work, &cluster(), &plan.effects));
+        let failures = failures(member, seen);
         let mut next = Next::Forget;
         for effect in plan.effects {
             match effect {
@@ -129,22 +150,24 @@ impl Applier {
                 Effect::CreateInMember(object) => {
                     self.guard(member, seen)?;
                     let Place { api, cache, .. } = place(seen)?;
-                    let created = self.writer.create(api, cache.as_ref(), &parse(object)?).await;
+                    let created = self.writer.create(api, cache.as_ref(), &parse(object.clone())?).await;
+                    let created = created.map(|answer| complete(&object, &answer));
                     self.count(seen, MemberWrite::Create { again: execution::was_applied(&seen.work) }, &created);
                     self.retract(member, seen, &created);
                     match created {
-                        Ok(_) => {}
+                        Ok(complete) => complete?,
                         Err(Failure::AlreadyExists(_)) => return Err(Stopped::Read),
-                        Err(other) => return Err(of_member(other)),
+                        Err(other) => return Err(of_member(other, failures)),
                     }
                 }
                 Effect::ReplaceInMember(object) => {
                     self.guard(member, seen)?;
                     let Place { api, cache, .. } = place(seen)?;
-                    let replaced = self.writer.replace(api, cache.as_ref(), &parse(object)?).await;
+                    let replaced = self.writer.replace(api, cache.as_ref(), &parse(object.clone())?).await;
+                    let replaced = replaced.map(|answer| complete(&object, &answer));
                     self.count(seen, MemberWrite::Update, &replaced);
                     self.retract(member, seen, &replaced);
-                    replaced.map_err(of_member)?;
+                    replaced.map_err(|failure| of_member(failure, failures))??;
                 }
                 Effect::PatchInMember { patch, .. } => {
                     let (Place { api, cache, .. }, Some(object)) = (place(seen)?, member_object(seen)?) else {
@@ -152,7 +175,7 @@ impl Applier {
                     };
                     let patched = self.writer.patch(api, cache.as_ref(), &object, patch).await;
                     self.count(seen, MemberWrite::Update, &patched);
-                    patched.map_err(of_member)?;
+                    patched.map_err(|failure| of_member(failure, failures))?;
                 }
                 Effect::DeleteInMember { .. } => {
                     let (Place { api, cache, .. }, Some(object)) = (place(seen)?, member_object(seen)?) else {
@@ -160,7 +183,7 @@ impl Applier {
                     };
                     let deleted = self.writer.delete(api, cache.as_ref(), &object, PropagationPolicy::Background).await;
                     self.count(seen, MemberWrite::Delete, &deleted);
-                    deleted.map_err(of_member)?;
+                    deleted.map_err(|failure| of_member(failure, failures))?;
                 }
                 Effect::WorkStatus(part) => self.request_status(seen, part),
                 Effect::ReleaseWork { patch } => {
@@ -205,8 +228,9 @@ impl Applier {
         attempt.map_err(|after| Stopped::Refused(Failure::HotLoop { after }))
     }
 
-    fn retract<T>(&self, member: &Member, seen: &Observed, outcome: &Result<T, Failure>) {
-        if outcome.is_err() {
+    /// Takes back a write that failed, or whose answer is not complete: it is no fight.
+    fn retract(&self, member: &Member, seen: &Observed, outcome: &Result<Result<(), Stopped>, Failure>) {
+        if !matches!(outcome, Ok(Ok(()))) {
             self.hot_loops.retract(CONTROLLER, &guarded_object(member, seen));
         }
     }
@@ -223,13 +247,19 @@ impl Applier {
     }
 
     /// Reports the refusal of the member on the Work.
-    fn report(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
+    fn refused(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
         let now = self.clock.wall_seconds();
         let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
-        let mut next = match &failure {
+        let next = match &failure {
             Failure::HotLoop { after } => Some(Next::After(*after)),
             _ => None,
         };
+        Unapplied { next: self.report(member, seen, plan).or(next), failure }
+    }
+
+    /// Writes a report to the Work. Returns the time of the next attempt, where it names one.
+    fn report(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Option<Next> {
+        let mut next = None;
         for effect in plan.effects {
             match effect {
                 Effect::WorkStatus(part) => self.request_status(seen, part),
@@ -239,13 +269,18 @@ impl Applier {
                 _ => {}
             }
         }
-        Unapplied { failure, next }
+        next
     }
 
     fn request_status(&self, seen: &Observed, part: StatusPart) {
         let urgent = execution::is_urgent(&part);
         self.work_status.request(&seen.work, "execution", part, urgent);
     }
+}
+
+/// Failures of the Work in a row before this one.
+fn failures(member: &Member, seen: &Observed) -> u32 {
+    member.works.failures(&seen.work.name_any().into())
 }
 
 /// The object of a Work, among all that this controller writes.

@@ -49,7 +49,6 @@ struct Deleted {
 pub(crate) struct About<'a> {
     /// Its `apiVersion`.
     pub(crate) api_version: &'a str,
-    /// Its kind.
     pub(crate) kind: &'a str,
     /// The member.
     pub(crate) cluster: &'a str,

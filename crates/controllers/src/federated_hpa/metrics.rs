@@ -15,7 +15,6 @@ use prometheus_client::{
 
 use crate::metrics::{ResultLabel, result};
 
-/// Labels of rounds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RoundLabels {
     action: &'static str,
@@ -40,7 +39,6 @@ struct PullLabels {
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// The metrics.
 #[derive(Debug, Clone)]
 pub(crate) struct HpaMetrics {
     objects: Seconds<ResultLabel>,

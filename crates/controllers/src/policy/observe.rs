@@ -48,7 +48,6 @@ pub(super) struct Observed {
     pub(super) unlisted: BTreeSet<String>,
 }
 
-/// A cached template.
 pub(super) struct CachedTemplate {
     pub(super) key: ObjectKey,
     pub(super) object: Arc<DynamicObject>,

@@ -10,7 +10,8 @@ mod waiting;
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
-use ironclad_fleet::{Binding, BindingRef, ClusterName, gates::Gate};
+use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, gates::Gate};
+use ironclad_planning::leader::QueuedBinding;
 use ironclad_propagation::quota::usage;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, QueuedState, run_workers};
 use ironclad_scheduling::{
@@ -38,7 +39,6 @@ use crate::{
     clusters::ClusterSnapshot,
     controller::Controller,
     estimates::Estimates,
-    explain::QueuedBinding,
     groups::Fellow,
     groups::Groups,
     index::BY_TARGET,
@@ -418,16 +418,34 @@ enum Cause {
     Replay,
 }
 
-/// Reads the queue: the bindings in it, the highest priority first, and whether each waits for
-/// capacity or a cluster that fits.
+/// Reads the queue: the bindings in it, the highest priority first, without their messages.
 fn queue_reader(queue: &Queue<Key>, waiting: &Arc<Mutex<Waiting>>) -> impl Fn() -> Vec<QueuedBinding> + use<> {
     let (queue, waiting) = (queue.clone(), waiting.clone());
     move || {
         let (mut all, waiting) = (queue.waiting(), waiting.lock());
         all.sort_by_key(|queued| (queued.state != QueuedState::Working, Reverse(queued.rank)));
-        let read =
-            |queued: Queued<Key>| QueuedBinding { is_unschedulable: waiting.is_unschedulable(&queued.key), queued };
-        all.into_iter().map(read).collect()
+        let read = |(index, queued): (usize, Queued<Key>)| {
+            let (state, cause, wait) = match queued.state {
+                QueuedState::Working => ("Scheduling", "Change", None),
+                QueuedState::Ready => ("Active", "Change", None),
+                QueuedState::LowPriority => ("Active", "Replay", None),
+                QueuedState::Delayed(wait) if waiting.is_unschedulable(&queued.key) => {
+                    ("Unschedulable", "Change", Some(wait))
+                }
+                QueuedState::Delayed(wait) => ("Backoff", "Change", Some(wait)),
+            };
+            QueuedBinding {
+                binding: BindingKey { namespace: queued.key.namespace, name: queued.key.name },
+                position: index + 1,
+                priority: queued.rank,
+                cause: cause.to_owned(),
+                state: state.to_owned(),
+                wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+                attempts: queued.failures,
+                message: None,
+            }
+        };
+        all.into_iter().enumerate().map(read).collect()
     }
 }
 
@@ -467,12 +485,12 @@ mod tests {
         queue.add(key("changed-5"));
         queue.add(key("changed-50"));
         let shown = queue_reader(&queue, &waiting)();
-        let names: Vec<&str> = shown.iter().map(|one| &*one.queued.key.name).collect();
+        let names: Vec<&str> = shown.iter().map(|one| &*one.binding.name).collect();
         let want =
             ["working-0", "waits-100", "changed-50", "retries-7", "changed-5", "replayed-5", "waits-5", "waits-1"];
         assert_eq!(names, want);
         let unschedulable: Vec<&str> =
-            shown.iter().filter(|one| one.is_unschedulable).map(|one| &*one.queued.key.name).collect();
+            shown.iter().filter(|one| one.state == "Unschedulable").map(|one| &*one.binding.name).collect();
         assert_eq!(unschedulable, ["waits-100", "waits-5", "waits-1"]);
         queue.done(&working);
     }

@@ -7,7 +7,6 @@
 mod apply;
 pub(crate) mod metrics;
 mod observe;
-mod report;
 pub(crate) mod running;
 
 use std::{sync::Arc, time::Duration};
@@ -16,7 +15,7 @@ use ironclad_api::{cluster::Cluster, work::ResourceBindingSpec};
 use ironclad_failover::{
     Evictions, Flags, Now,
     flags::NoExecutePolicy,
-    taint_manager::{Eviction, Next, Notice, Report, Surroundings},
+    taint_manager::{Eviction, Next, Notice, Surroundings},
     wakes,
 };
 use ironclad_fleet::{Binding, ClusterName, Event};
@@ -30,7 +29,6 @@ use self::{
     apply::Applier,
     metrics::EvictionMetrics,
     observe::Observer,
-    report::Publisher,
     running::{Running, Shared},
 };
 use crate::{
@@ -49,7 +47,6 @@ struct TaintManager {
     changed: Notify,
     observer: Observer,
     applier: Applier,
-    publisher: Arc<Publisher>,
     metrics: EvictionMetrics,
 }
 
@@ -61,15 +58,13 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         let running = explained.lock();
         let running = running.as_ref()?;
         let now = running.now();
-        let report = Report { rows: Vec::new(), ..running.evictions.report(now) };
-        Some((report, running.evictions.rows(now)))
+        Some((running.evictions.report(now), running.evictions.rows(now)))
     });
     let this = Arc::new(TaintManager {
         seam: setup.seam.clone(),
         changed: Notify::new(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, running.clone()),
-        publisher: Publisher::new(setup, running.clone()),
         running,
         metrics,
     });
@@ -109,7 +104,6 @@ impl Controller for TaintManager {
             let this = this.clone();
             async move { this.run().await }
         });
-        self.publisher.start();
     }
 
     /// True if no eviction is being written.

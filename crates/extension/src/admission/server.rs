@@ -44,7 +44,6 @@ impl Webhooks {
         Ok(())
     }
 
-    /// Answers one request.
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path().to_owned();
         match path.trim_end_matches('/') {

@@ -78,17 +78,6 @@ pub(crate) enum Address {
     },
 }
 
-/// The parts of a request that are authorized.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Attributes {
-    pub(crate) group: String,
-    pub(crate) version: String,
-    pub(crate) namespace: String,
-    pub(crate) resource: String,
-    pub(crate) name: String,
-    pub(crate) subresource: String,
-}
-
 impl Address {
     /// Reads a path; `None` for those that are not the adapter's.
     pub(crate) fn of(path: &str) -> Option<Self> {
@@ -154,28 +143,6 @@ impl Address {
             Self::External { .. } => Some(Group::External),
         }
     }
-
-    /// The parts that are authorized, as an API server reads the path; `None` for discovery.
-    pub(crate) fn attributes(path: &str) -> Option<Attributes> {
-        let decoded = |s: &str| percent_decode_str(s).decode_utf8_lossy().into_owned();
-        let parts: Vec<String> = path.trim_matches('/').split('/').map(decoded).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let ["apis", group, version, rest @ ..] = parts.as_slice() else { return None };
-        let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
-            rest => ("", rest),
-        };
-        let (resource, rest) = rest.split_first()?;
-        let at = |index: usize| rest.get(index).copied().unwrap_or_default().to_owned();
-        Some(Attributes {
-            group: (*group).to_owned(),
-            version: (*version).to_owned(),
-            namespace: namespace.to_owned(),
-            resource: (*resource).to_owned(),
-            name: at(0),
-            subresource: at(1),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -226,27 +193,6 @@ mod tests {
             ("/apis/metrics.k8s.io//pods", None),
         ] {
             assert_eq!(Address::of(path), want, "{path}");
-        }
-    }
-
-    #[test]
-    fn attributes() {
-        let of = |path: &str| {
-            Address::attributes(path).map(|a| [a.group, a.namespace, a.resource, a.name, a.subresource].join(" "))
-        };
-        for (path, want) in [
-            ("/apis/metrics.k8s.io/v1beta1/namespaces/a/pods", Some("metrics.k8s.io a pods  ")),
-            ("/apis/metrics.k8s.io/v1beta1/nodes/n", Some("metrics.k8s.io  nodes n ")),
-            ("/apis/custom.metrics.k8s.io/v1beta2/namespaces/a/pods/*/qps", Some("custom.metrics.k8s.io a pods * qps")),
-            (
-                "/apis/custom.metrics.k8s.io/v1beta2/namespaces/a/metrics/bytes",
-                Some("custom.metrics.k8s.io a metrics bytes "),
-            ),
-            ("/apis/external.metrics.k8s.io/v1beta1/namespaces/a/depth", Some("external.metrics.k8s.io a depth  ")),
-            ("/apis/metrics.k8s.io/v1beta1", None),
-            ("/apis", None),
-        ] {
-            assert_eq!(of(path).as_deref(), want, "{path}");
         }
     }
 }

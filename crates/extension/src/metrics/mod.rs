@@ -7,15 +7,12 @@
 
 mod adapter;
 mod address;
-mod delegated;
 mod discovery;
 mod open_api;
-mod registration;
 mod render;
 mod route;
 mod serve;
 
 pub use adapter::{MetricsAdapter, MetricsOptions};
-pub use registration::AdapterService;
 pub use route::MetricsRoute;
-pub use serve::{AdapterOptions, serve_metrics};
+pub use serve::serve_metrics;

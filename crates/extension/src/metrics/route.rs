@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Request;
-use ironclad_apiserver::{Identity, Route, RouteFuture, ServedApi, Server};
+use ironclad_apiserver::{Identity, RequestBody, Route, RouteFuture, ServedApi, Server};
 use ironclad_seam::Seam;
 
 use super::{adapter::MetricsAdapter, address::Address, discovery};
@@ -56,8 +56,10 @@ impl Route for MetricsRoute {
             }
     }
 
-    fn call(&self, request: Request<Bytes>, _: Identity) -> RouteFuture {
+    fn call(&self, request: Request<RequestBody>, _: Identity) -> RouteFuture {
         let adapter = self.0.clone();
+        // Metrics are read: a body means nothing.
+        let request = request.map(|_| Bytes::new());
         Box::pin(async move { adapter.answer(&request).await })
     }
 }

@@ -35,8 +35,8 @@ impl Leader for Started {
         Vec::new()
     }
 
-    fn scheduling_queue(&self) -> Vec<QueuedBinding> {
-        Vec::new()
+    fn scheduling_queue(&self) -> Option<Vec<QueuedBinding>> {
+        Some(Vec::new())
     }
 
     fn configuration(&self) -> Option<Configuration> {

@@ -70,7 +70,6 @@ pub struct Seen<'a> {
     pub binding: &'a Binding,
     /// True if anything judges the health of its kind.
     pub health_is_judged: bool,
-    /// All clusters.
     pub clusters: &'a Clusters,
     /// `--pre-scheduling-check`.
     pub check: Check,
@@ -92,7 +91,6 @@ pub struct Seen<'a> {
     pub asked_at: Option<Timestamp>,
 }
 
-/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A merge patch of the binding, on the version seen.

@@ -94,7 +94,6 @@ pub struct Memory {
 /// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The cluster.
     pub cluster: &'a Cluster,
     /// State returned by the last decision; `None` at the first probe of this process.
     pub memory: Option<Memory>,
@@ -102,7 +101,6 @@ pub struct Seen<'a> {
     pub thresholds: Thresholds,
 }
 
-/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A part of the Cluster's status.
@@ -113,7 +111,6 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// Effects.
     pub plan: Plan<Effect>,
     /// For the next probe.
     pub memory: Option<Memory>,

@@ -18,7 +18,6 @@ use crate::flags::HealthFlags;
 /// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The cluster.
     pub cluster: &'a Cluster,
     /// `renewTime` of its lease, by the agent's clock: only its changes matter.
     pub renewed: Option<Timestamp>,
@@ -49,7 +48,6 @@ impl Memory {
     }
 }
 
-/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A part of the Cluster's status, to be sent on condition that it is still the one seen.
@@ -60,7 +58,6 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// Effects.
     pub plan: Plan<Effect>,
     /// State for the next decision; `None` for clusters that are not monitored.
     pub memory: Option<Memory>,

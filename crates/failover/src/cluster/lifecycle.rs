@@ -39,10 +39,7 @@ pub enum ExecutionSpace<'a> {
     /// It is not there.
     Missing,
     /// It is there.
-    Active {
-        /// Its uid.
-        uid: &'a str,
-    },
+    Active { uid: &'a str },
     /// It is being deleted.
     Terminating,
 }
@@ -50,9 +47,7 @@ pub enum ExecutionSpace<'a> {
 /// Input of the decision.
 #[derive(Debug, Clone)]
 pub struct Seen<'a> {
-    /// The cluster.
     pub cluster: &'a Cluster,
-    /// Its execution space.
     pub space: ExecutionSpace<'a>,
     /// Works in it. Read only while the cluster is being deleted.
     pub works: Vec<&'a Work>,
@@ -69,28 +64,23 @@ pub struct Seen<'a> {
 pub enum Effect {
     /// A merge patch of the Cluster.
     Patch {
-        /// The patch.
         patch: Value,
     },
     /// Creates the execution namespace.
     CreateNamespace(Value),
     /// Deletes the execution namespace.
     DeleteNamespace {
-        /// Its name.
         name: String,
         /// The uid it must have.
         uid: String,
     },
     /// Merge patch of a Work that no other process will release.
     ReleaseWork {
-        /// Which one.
         key: WorkKey,
-        /// The patch.
         patch: Value,
     },
     /// A part for the Cluster's status writer.
     Status(StatusPart),
-    /// An event.
     Event(Event),
 }
 

@@ -123,7 +123,6 @@ impl Rule {
 pub struct Field<T> {
     /// Its name, in the struct too unless it is called otherwise there.
     pub name: &'static str,
-    /// Its help.
     pub help: &'static str,
     /// Placeholder of its value in the help.
     pub value_name: &'static str,

@@ -31,9 +31,7 @@ use crate::eviction_history;
 pub struct Seen<'a> {
     /// The binding, for events.
     pub about: ObjectReference,
-    /// Its metadata.
     pub metadata: &'a ObjectMeta,
-    /// Its spec.
     pub spec: &'a ResourceBindingSpec,
     /// `status.schedulerObservedGeneration`.
     pub scheduler_observed: i64,
@@ -55,7 +53,6 @@ pub struct Seen<'a> {
     pub stale_pending: bool,
 }
 
-/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A merge patch of the binding's task list, on the version seen.
@@ -84,7 +81,6 @@ pub struct Decision {
 /// A task that ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cleared {
-    /// The task.
     pub task: GracefulEvictionTask,
     /// The plugin or rule, as metrics name it.
     pub by: &'static str,

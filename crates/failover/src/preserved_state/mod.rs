@@ -22,20 +22,15 @@ const LABEL_VALUE_MAX: usize = 63;
 pub enum PreserveError {
     /// The cluster never reported a status.
     #[error("the application status has not yet been collected from Cluster({cluster})")]
-    NotCollected {
-        /// Which one.
-        cluster: ClusterName,
-    },
+    NotCollected { cluster: ClusterName },
     /// A rule's path can't be read, or leads nowhere in the status.
     #[error("{path} of label {alias} in the status from Cluster({cluster})")]
     Path {
         /// The label.
         alias: String,
-        /// The path.
         path: String,
         /// Cluster of the status.
         cluster: ClusterName,
-        /// The error.
         source: PathError,
     },
     /// A value that no label can have: the member would refuse the new copy.
@@ -43,7 +38,6 @@ pub enum PreserveError {
     NotALabel {
         /// The label.
         alias: String,
-        /// The value.
         value: String,
     },
 }

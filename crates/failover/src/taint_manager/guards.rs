@@ -133,7 +133,6 @@ impl Fleet {
 /// Reason of the rate in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The formula.
     Formula,
     /// No counted cluster is healthy.
     TotalOutage,

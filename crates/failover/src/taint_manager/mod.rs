@@ -32,7 +32,7 @@ pub use self::{
     episode::Episode,
     notice::Notice,
     process::{Eviction, Next, Outcome, Surroundings},
-    report::{EpisodeReport, PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report},
+    report::{EpisodeReport, OLD_REPORT_CONFIG_MAP, PAUSE_CONFIG_MAP, Report},
     reported_flags::{EvictionSettings, ReportedFlags},
     rows::{Row, Waiting},
 };
@@ -379,7 +379,6 @@ impl Evictions {
         &self.episodes
     }
 
-    /// The queue.
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue

@@ -33,7 +33,6 @@ const BETWEEN: Duration = Duration::from_millis(50);
 /// Condition of one binding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
-    /// Which one.
     pub binding: BindingKey,
     /// New condition `EvictionPending`; `None` removes it.
     pub condition: Option<Condition>,

@@ -28,7 +28,6 @@ use crate::flags::eviction::Check;
 /// Input of the check besides the binding, as the scheduler would see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot<'a> {
-    /// All clusters.
     pub clusters: &'a Clusters,
     /// Flags and gates of the scheduler.
     pub scheduler: &'a Options,

@@ -60,7 +60,6 @@ pub struct Eviction {
     pub task: GracefulEvictionTask,
     /// For `status.failoverHistory`.
     pub record: FailoverRecord,
-    /// The reason.
     pub because: Reason,
     token: Token,
 }
@@ -79,7 +78,6 @@ impl Eviction {
 /// Result of writing an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Written.
     Written,
     /// The binding changed meanwhile.
     Conflict,
@@ -114,7 +112,6 @@ pub(super) struct Planned {
 /// Input of the decision on evictions besides the binding.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// All clusters.
     pub clusters: &'a Clusters,
     /// Available capacity, for `--eviction-capacity-check`.
     pub available: Option<AvailableReplicas<'a>>,

@@ -1,13 +1,13 @@
-//! Eviction queue for processes other than the leader: as a leader that starts now would build it, and
-//! the part that a leader's report omits (docs/decisions/0023). Read-only: it evicts nothing.
+//! Eviction queue for processes that can't ask the leader: as a leader that starts now would build it. Read-only: it
+//! evicts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::conditions::{self, TRUE, binding::EVICTION_PENDING};
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::Reason};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::{Evictions, Key, Report, Row, Waiting, report::ROWS_MAX};
+use super::{Evictions, Key, Row, Waiting};
 use crate::{
     Now,
     taint_manager::pre_scheduling_check::{Snapshot, has_target, peers},
@@ -44,6 +44,7 @@ impl Evictions {
             state => state,
         });
         for row in &mut rows {
+            row.rebuilt = true;
             row.since = bindings.get(&row.binding).and_then(pending_since);
             if row.state == Waiting::Parked {
                 row.because = no_target(&row.cluster, &row.binding).map(|why| Reason::NoTarget(why).to_string());
@@ -57,34 +58,4 @@ impl Evictions {
 fn pending_since(bound: &Binding) -> Option<Timestamp> {
     let pending = conditions::get(&bound.status()?.conditions, EVICTION_PENDING)?;
     (pending.status == TRUE).then_some(pending.last_transition_time.0)
-}
-
-impl Report {
-    /// True if more may wait than it has rows for.
-    #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.rows.len() >= ROWS_MAX
-    }
-
-    /// Rows of the rebuilt queue that this report omits: after all of its own, at its rate.
-    #[must_use]
-    pub fn rest(&self, rebuilt: Vec<Row>) -> Vec<Row> {
-        let reported: BTreeSet<(&BindingKey, &ClusterName)> =
-            self.rows.iter().map(|row| (&row.binding, &row.cluster)).collect();
-        let mut place = self.rows.iter().filter_map(|row| row.position).max().unwrap_or(0);
-        let mut last = self.rows.iter().filter_map(|row| row.expected).max();
-        let step = (self.rate > 0.0).then(|| SignedDuration::try_from_secs_f64(1.0 / self.rate).ok()).flatten();
-        let mut rest: Vec<Row> =
-            rebuilt.into_iter().filter(|row| !reported.contains(&(&row.binding, &row.cluster))).collect();
-        for row in &mut rest {
-            row.expected = None;
-            if row.position.is_some() {
-                place += 1;
-                row.position = Some(place);
-                last = last.zip(step).and_then(|(last, step)| last.checked_add(step).ok()).map(|at| at.max(row.due));
-                row.expected = last.map(|at| Timestamp::from_second(at.as_second()).unwrap_or(at));
-            }
-        }
-        rest
-    }
 }

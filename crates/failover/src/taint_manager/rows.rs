@@ -41,7 +41,6 @@ impl std::fmt::Display for Waiting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// The binding.
     pub binding: BindingKey,
     /// The template, as `apps/v1/Deployment shop/web`.
     pub resource: String,
@@ -51,6 +50,9 @@ pub struct Row {
     pub state: Waiting,
     /// Position among ready and delayed elements, from 1.
     pub position: Option<usize>,
+    /// Decided from the objects, because no leader tells it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rebuilt: bool,
     /// Since when it is ready.
     pub since: Option<Timestamp>,
     /// Due time.
@@ -131,6 +133,7 @@ impl Evictions {
                 cluster: cluster.clone(),
                 state,
                 position: lines_up.then_some(position),
+                rebuilt: false,
                 since: element.enqueued_at.map(|at| whole(now.wall_at(at))),
                 due: whole(element.request.causes.due()),
                 causes: element.request.causes.taints(),

@@ -36,7 +36,6 @@ pub use validate::{overlaps, validate, warnings};
 /// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The cluster.
     pub cluster: &'a Cluster,
     /// All policies, in any order.
     pub policies: &'a [Arc<ClusterTaintPolicy>],
@@ -77,7 +76,6 @@ struct Watches {
 pub enum Effect {
     /// A merge patch of the Cluster, to be sent on condition that it is still the one seen.
     Patch(Value),
-    /// An event.
     Event(Event),
 }
 
@@ -85,7 +83,6 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// Effects.
     pub plan: Plan<Effect>,
     /// For the next decision on this cluster.
     pub memory: Memory,

@@ -26,9 +26,7 @@ pub use validate::{EFFECTS, validate};
 /// Identity of a taint in a cluster: there is at most one of each (specification/failover.md 2.5).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaintId {
-    /// Its key.
     pub key: String,
-    /// Its effect.
     pub effect: String,
 }
 

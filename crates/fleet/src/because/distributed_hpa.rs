@@ -16,10 +16,7 @@ pub enum Left {
     /// Its copy is being evicted.
     Evicted,
     /// It has a NoExecute taint that is not tolerated.
-    Tainted {
-        /// The taint.
-        taint: String,
-    },
+    Tainted { taint: String },
     /// It has not been Ready for longer than the grace period.
     NotReady,
     /// It serves no version of HorizontalPodAutoscaler that reports conditions.
@@ -75,7 +72,6 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// One reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {
@@ -89,32 +85,21 @@ pub enum Reason {
         same_kind: bool,
     },
     /// The target does not exist.
-    TargetMissing {
-        /// Which one.
-        target: ObjectKey,
-    },
+    TargetMissing { target: ObjectKey },
     /// The target's kind has no scale subresource.
-    NoScale {
-        /// Which target.
-        target: ObjectKey,
-    },
+    NoScale { target: ObjectKey },
     /// The target has no binding, or one without clusters.
-    NoBinding {
-        /// Which target.
-        target: ObjectKey,
-    },
+    NoBinding { target: ObjectKey },
     /// No cluster of the binding counts now.
     NoCluster,
     /// A cluster of the binding has no share.
     ClusterLeft {
-        /// Which one.
         cluster: ClusterName,
         /// The reason.
         why: Left,
     },
     /// Minimum and maximum of a cluster.
     Share {
-        /// Which one.
         cluster: ClusterName,
         /// Its minimum.
         min: i32,
@@ -125,26 +110,16 @@ pub enum Reason {
     },
     /// The copy runs on in a cluster that has no share: its autoscaler may not grow.
     Frozen {
-        /// Which one.
         cluster: ClusterName,
         /// Its maximum.
         max: i32,
     },
     /// The maximum was lowered a short time ago.
-    ShrinksLater {
-        /// Which cluster.
-        cluster: ClusterName,
-    },
+    ShrinksLater { cluster: ClusterName },
     /// Works of the cluster are not dispatched.
-    Suspended {
-        /// Which one.
-        cluster: ClusterName,
-    },
+    Suspended { cluster: ClusterName },
     /// The target's Work does not yet say that the member decides its replicas.
-    AwaitsTarget {
-        /// Which cluster.
-        cluster: ClusterName,
-    },
+    AwaitsTarget { cluster: ClusterName },
     /// Members lend shares of the maximum to members that are limited.
     Lends {
         /// Replicas that change hands.
@@ -165,14 +140,12 @@ pub enum Reason {
     },
     /// A member decided.
     Decided {
-        /// Which one.
         cluster: ClusterName,
         /// The number.
         replicas: i32,
     },
     /// A report changes nothing.
     Ignored {
-        /// Which cluster.
         cluster: ClusterName,
         /// The reason.
         why: Ignored,

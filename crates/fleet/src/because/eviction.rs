@@ -53,10 +53,7 @@ pub enum Reason {
     /// No cluster would take the workload.
     NoTarget(NoTarget),
     /// The cluster is ready again and its taints only wait to be removed.
-    SourceRecovering {
-        /// Which one.
-        cluster: ClusterName,
-    },
+    SourceRecovering { cluster: ClusterName },
     /// An earlier eviction of the same binding is under way, and the scheduler has not seen it yet.
     WaitsForScheduler,
     /// The state to preserve from the old copy can't be read.
@@ -64,7 +61,6 @@ pub enum Reason {
         /// Reason.
         error: String,
     },
-    /// The write failed.
     WriteFailed {
         /// The server's answer.
         error: String,

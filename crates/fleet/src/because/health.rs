@@ -96,10 +96,7 @@ pub enum Reason {
     /// The cluster leaves, and nothing of it is left.
     MayGo,
     /// Another controller's finalizer holds the cluster.
-    NotOurs {
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    NotOurs { cluster: ClusterName },
 }
 
 impl Reason {

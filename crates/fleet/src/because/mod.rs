@@ -22,17 +22,11 @@ use crate::{ClusterName, ObjectKey};
 #[serde(tag = "topic", rename_all_fields = "camelCase")]
 pub enum Because {
     /// The object does not exist any more.
-    Gone {
-        /// Which one.
-        object: ObjectKey,
-    },
+    Gone { object: ObjectKey },
     /// The object is up to date.
     UpToDate,
     /// The cluster was named by the placement.
-    ClusterSelected {
-        /// Which one.
-        cluster: ClusterName,
-    },
+    ClusterSelected { cluster: ClusterName },
     /// Propagation from policy to member object, and status collection.
     Propagation(propagation::Reason),
     /// Schedule results.

@@ -11,7 +11,6 @@ use crate::{BindingKey, ClusterName, ObjectKey, WorkKey};
 pub struct PolicyKey {
     /// Empty for a ClusterPropagationPolicy.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
 }
 
@@ -30,10 +29,7 @@ impl fmt::Display for PolicyKey {
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {
     /// No policy selects the template; it waits for one.
-    NoPolicyMatches {
-        /// The template.
-        template: ObjectKey,
-    },
+    NoPolicyMatches { template: ObjectKey },
     /// Another controller owns the template.
     ClaimedElsewhere {
         /// Value of the label `resourcetemplate.karmada.io/claimed-by`.
@@ -54,42 +50,26 @@ pub enum Reason {
         why: &'static str,
     },
     /// The template stays with the policy that claimed it.
-    StaysClaimed {
-        /// Its policy.
-        policy: PolicyKey,
-    },
+    StaysClaimed { policy: PolicyKey },
     /// The policy that claimed the template was deleted: the claim is removed, the copies remain.
     ClaimantGone {
         /// The policy that was.
         policy: PolicyKey,
     },
     /// The policy that claimed the template is being deleted.
-    ClaimantDeleting {
-        /// The policy.
-        policy: PolicyKey,
-    },
+    ClaimantDeleting { policy: PolicyKey },
     /// The policy that claimed the template does not select it any more.
-    SelectorsLeft {
-        /// The policy.
-        policy: PolicyKey,
-    },
+    SelectorsLeft { policy: PolicyKey },
     /// The policy wants override policies that do not exist yet.
     OverridesMissing {
-        /// The policy.
         policy: PolicyKey,
         /// Their names.
         missing: Vec<String>,
     },
     /// A lazy policy waits for the next edit of the template.
-    LazyWaits {
-        /// The policy.
-        policy: PolicyKey,
-    },
+    LazyWaits { policy: PolicyKey },
     /// The binding belongs to a deleted template of the same name and must go first.
-    BindingOfOldTemplate {
-        /// The binding.
-        binding: BindingKey,
-    },
+    BindingOfOldTemplate { binding: BindingKey },
     /// The name is taken by an object of another group or kind; another name is used.
     NameTaken {
         /// The name that is taken.
@@ -117,10 +97,7 @@ pub enum Reason {
         from: PolicyKey,
     },
     /// The binding is being deleted, so its Works go.
-    BindingDeleted {
-        /// The binding.
-        binding: BindingKey,
-    },
+    BindingDeleted { binding: BindingKey },
     /// The binding does not want this cluster any more.
     NotATarget {
         /// The Work that goes.
@@ -147,22 +124,11 @@ pub enum Reason {
         cluster: ClusterName,
     },
     /// The cluster is named by the binding, but there is no such Cluster.
-    ClusterMissing {
-        /// Its name.
-        cluster: ClusterName,
-    },
+    ClusterMissing { cluster: ClusterName },
     /// The Work is still being deleted; it is made anew afterwards.
-    WorkTerminating {
-        /// Which one.
-        work: WorkKey,
-    },
+    WorkTerminating { work: WorkKey },
     /// The Work belongs to another object, which asks for the same object in the member.
-    WorkOwned {
-        /// Which one.
-        work: WorkKey,
-        /// Its owner.
-        owner: String,
-    },
+    WorkOwned { work: WorkKey, owner: String },
     /// An override could not be applied; the last good Work stays.
     OverrideFailed {
         /// For which cluster.
@@ -171,18 +137,11 @@ pub enum Reason {
         message: String,
     },
     /// Dispatching is suspended.
-    Suspended {
-        /// The Work.
-        work: WorkKey,
-    },
+    Suspended { work: WorkKey },
     /// The cluster is not Ready: the Work waits, without counting tries.
-    ClusterNotReady {
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    ClusterNotReady { cluster: ClusterName },
     /// The member does not serve the API.
     ApiNotInstalled {
-        /// The cluster.
         cluster: ClusterName,
         /// `apiVersion Kind`.
         api: String,
@@ -192,21 +151,21 @@ pub enum Reason {
         /// `apiVersion Kind`.
         api: String,
     },
+    /// The member kept the object without fields of the manifest.
+    FieldsDropped {
+        cluster: ClusterName,
+        /// JSON pointers of the first ones.
+        fields: String,
+    },
     /// The Work has no manifest, or several.
     NotOneManifest {
         /// Number of manifests.
         count: usize,
     },
     /// The object's namespace is on its way to the member.
-    AwaitsNamespace {
-        /// The namespace.
-        namespace: String,
-    },
+    AwaitsNamespace { namespace: String },
     /// The member's object is unknown; it is read first.
-    NotLookedUp {
-        /// Which object.
-        object: ObjectKey,
-    },
+    NotLookedUp { object: ObjectKey },
     /// A write to the member failed.
     MemberRefused {
         /// Which member.
@@ -215,49 +174,29 @@ pub enum Reason {
         message: String,
     },
     /// The member object is missing.
-    MemberObjectMissing {
-        /// Which one.
-        object: ObjectKey,
-    },
+    MemberObjectMissing { object: ObjectKey },
     /// The member object differs from the manifest.
     MemberObjectDiffers {
-        /// Which one.
         object: ObjectKey,
         /// JSON pointer to the first difference.
         at: String,
     },
     /// The member object exists and is not ours.
     NotOurs {
-        /// The object.
         object: ObjectKey,
         /// Owner, if known.
         owner: Option<String>,
     },
     /// The member object is being deleted; it is made anew afterwards.
-    MemberObjectTerminating {
-        /// Which one.
-        object: ObjectKey,
-    },
+    MemberObjectTerminating { object: ObjectKey },
     /// The namespace exists in the member, which is enough.
-    NamespaceExists {
-        /// Which one.
-        object: ObjectKey,
-    },
+    NamespaceExists { object: ObjectKey },
     /// The member object stays, without our marks.
-    Released {
-        /// Which one.
-        object: ObjectKey,
-    },
+    Released { object: ObjectKey },
     /// The Work goes, so the member object does.
-    MemberObjectDeleted {
-        /// Which one.
-        object: ObjectKey,
-    },
+    MemberObjectDeleted { object: ObjectKey },
     /// The cluster leaves and can't be reached: its copies are left behind.
-    LeftBehind {
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    LeftBehind { cluster: ClusterName },
     /// The Work is being deleted, but its binding needs its copy in this cluster again: the copy remains for the
     /// recreated Work.
     WantedAgain {
@@ -265,10 +204,7 @@ pub enum Reason {
         object: ObjectKey,
     },
     /// The member reported.
-    Reported {
-        /// Which cluster.
-        cluster: ClusterName,
-    },
+    Reported { cluster: ClusterName },
     /// A workload refers to the object.
     NeededBy {
         /// The workload's binding.
@@ -280,10 +216,7 @@ pub enum Reason {
         binding: BindingKey,
     },
     /// Somebody asked for a fresh placement.
-    RescheduleAsked {
-        /// The binding.
-        binding: BindingKey,
-    },
+    RescheduleAsked { binding: BindingKey },
 }
 
 impl Reason {
@@ -320,6 +253,7 @@ impl Reason {
             Self::ClusterNotReady { .. } => "ClusterNotReady",
             Self::ApiNotInstalled { .. } => "APINotInstalled",
             Self::KindNotServed { .. } => "KindNotServed",
+            Self::FieldsDropped { .. } => "FieldsDropped",
             Self::NotOneManifest { .. } => "NotOneManifest",
             Self::AwaitsNamespace { .. } => "AwaitsNamespace",
             Self::NotLookedUp { .. } => "NotLookedUp",
@@ -383,6 +317,7 @@ impl fmt::Display for Reason {
             Self::ClusterNotReady { cluster } => write!(f, "cluster {cluster} is not ready"),
             Self::ApiNotInstalled { cluster, api } => write!(f, "cluster {cluster} does not serve {api}"),
             Self::KindNotServed { api } => write!(f, "the control plane does not serve {api}"),
+            Self::FieldsDropped { fields, .. } => write!(f, "the member keeps the object without {fields}"),
             Self::NotOneManifest { count } => write!(f, "a Work holds one manifest, this one holds {count}"),
             Self::AwaitsNamespace { namespace } => write!(f, "namespace {namespace} is on its way"),
             Self::NotLookedUp { object } => write!(f, "{object} has to be read from the member first"),

@@ -37,29 +37,21 @@ pub enum Reason {
     /// A cycle runs: bindings of this kind follow every change of the fleet.
     FollowsFleet,
     /// A cycle runs: a target is being removed from the fleet, or does not exist.
-    TargetLeaving {
-        /// Its name.
-        cluster: ClusterName,
-    },
+    TargetLeaving { cluster: ClusterName },
     /// A cycle runs: the affinity does not select a target any more.
-    TargetDrifted {
-        /// Its name.
-        cluster: ClusterName,
-    },
+    TargetDrifted { cluster: ClusterName },
     /// A cycle runs: the last one failed without a result.
     LastAttemptFailed,
     /// No cycle: the result is up to date.
     ResultStands,
     /// The cluster did not pass the filters.
     Refused {
-        /// Its name.
         cluster: ClusterName,
         /// First filter that rejected it.
         because: Refusal,
     },
     /// The cluster passed the filters; with the figures that selection and division use.
     Fits {
-        /// Its name.
         cluster: ClusterName,
         /// Tier of the affinity group that selects it: 0 is the group itself.
         tier: u32,
@@ -71,43 +63,27 @@ pub enum Reason {
     },
     /// The descheduler took replicas back from the cluster: it gets no further ones until this time.
     Descheduled {
-        /// Its name.
         cluster: ClusterName,
         /// The time.
         until: Timestamp,
     },
     /// The descheduler takes replicas back that the cluster found no node for.
     TakenBack {
-        /// Its name.
         cluster: ClusterName,
         /// Their number.
         replicas: i32,
     },
     /// The cluster is being removed from the fleet.
-    ClusterLeaving {
-        /// Its name.
-        cluster: ClusterName,
-    },
+    ClusterLeaving { cluster: ClusterName },
     /// The placement names a cluster that does not exist.
-    Missing {
-        /// Its name.
-        cluster: ClusterName,
-    },
+    Missing { cluster: ClusterName },
     /// The cluster is feasible, but the spread constraints are satisfied by others.
-    NotSelected {
-        /// Its name.
-        cluster: ClusterName,
-    },
+    NotSelected { cluster: ClusterName },
     /// The cluster is selected, but gets no replica.
-    NoShare {
-        /// Its name.
-        cluster: ClusterName,
-    },
+    NoShare { cluster: ClusterName },
     /// The cluster is a target.
     Target {
-        /// Its name.
         cluster: ClusterName,
-        /// Its replicas.
         replicas: i32,
         /// Its replicas before; `None` if it was no target.
         before: Option<i32>,
@@ -161,10 +137,7 @@ pub enum Reason {
     },
     /// Capacity is held for the binding; bindings that it preempted are leaving, or the clusters have not reported the
     /// freed capacity yet.
-    Nominated {
-        /// The clusters.
-        clusters: Vec<String>,
-    },
+    Nominated { clusters: Vec<String> },
     /// Preemption does not help.
     NotPreempting {
         /// Why.

@@ -10,14 +10,12 @@ use serde::Serialize;
 pub enum Reason {
     /// The policy's condition lasted long enough: the taint is added.
     Added {
-        /// The policy.
         policy: String,
         /// `key:effect`.
         taint: String,
     },
     /// The policy's condition holds, but not yet for long enough.
     AddPending {
-        /// The policy.
         policy: String,
         /// `key:effect`.
         taint: String,
@@ -26,21 +24,18 @@ pub enum Reason {
     },
     /// The policy wants the taint, and it is there.
     Asserted {
-        /// The policy.
         policy: String,
         /// `key:effect`.
         taint: String,
     },
     /// The policy no longer requires the taint, and it is removed.
     Removed {
-        /// The policy.
         policy: String,
         /// `key:effect`.
         taint: String,
     },
     /// The policy no longer requires the taint, but not yet for long enough.
     RemovePending {
-        /// The policy.
         policy: String,
         /// `key:effect`.
         taint: String,
@@ -49,7 +44,6 @@ pub enum Reason {
     },
     /// The policy no longer requires the taint, but another one still does.
     Shared {
-        /// The policy.
         policy: String,
         /// `key:effect`.
         taint: String,
@@ -70,16 +64,12 @@ pub enum Reason {
     },
     /// The policy can't be evaluated: it does nothing.
     Unusable {
-        /// The policy.
         policy: String,
         /// Reason.
         why: String,
     },
     /// The policy does not select the cluster.
-    NotSelected {
-        /// The policy.
-        policy: String,
-    },
+    NotSelected { policy: String },
     /// The cluster is being deleted: its taints are left alone.
     Leaving,
 }

@@ -11,52 +11,37 @@ use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, WorkKey};
 #[serde(tag = "violation", rename_all_fields = "camelCase")]
 pub enum Violation {
     /// A template is claimed by a PropagationPolicy and by a ClusterPropagationPolicy.
-    TwoClaims {
-        /// The template.
-        template: ObjectKey,
-    },
+    TwoClaims { template: ObjectKey },
     /// A template is claimed by a policy that does not exist, or by one that was made anew under the name.
     ClaimantMissing {
-        /// The template.
         template: ObjectKey,
         /// The policy of its claim.
         policy: PolicyKey,
     },
     /// A template is claimed and has no binding.
     BindingMissing {
-        /// The template.
         template: ObjectKey,
         /// The policy that claims it.
         policy: PolicyKey,
     },
     /// A binding carries another claim than its template.
-    ClaimsDiffer {
-        /// The binding.
-        binding: BindingKey,
-        /// Its template.
-        template: ObjectKey,
-    },
+    ClaimsDiffer { binding: BindingKey, template: ObjectKey },
     /// Two bindings are for one template.
     TwoBindings {
-        /// The template.
         template: ObjectKey,
-        /// One.
         first: BindingKey,
         /// The other.
         second: BindingKey,
     },
     /// Two bindings, or two Works, have the same permanent id.
     IdShared {
-        /// The id.
         id: String,
-        /// One.
         first: String,
         /// The other.
         second: String,
     },
     /// The parts of a divided binding are not its whole.
     SumDiffers {
-        /// The binding.
         binding: BindingKey,
         /// Replicas that are wanted.
         wanted: i64,
@@ -65,9 +50,7 @@ pub enum Violation {
     },
     /// A cluster of a duplicated binding has not all replicas.
     NotDuplicated {
-        /// The binding.
         binding: BindingKey,
-        /// The cluster.
         cluster: ClusterName,
         /// Replicas that are wanted.
         wanted: i64,
@@ -75,82 +58,45 @@ pub enum Violation {
         placed: i64,
     },
     /// A binding names a cluster twice.
-    TargetTwice {
-        /// The binding.
-        binding: BindingKey,
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    TargetTwice { binding: BindingKey, cluster: ClusterName },
     /// A binding names a cluster that does not exist.
-    TargetMissing {
-        /// The binding.
-        binding: BindingKey,
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    TargetMissing { binding: BindingKey, cluster: ClusterName },
     /// A binding's status lists a cluster where no copy is expected.
-    ReportUnexpected {
-        /// The binding.
-        binding: BindingKey,
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    ReportUnexpected { binding: BindingKey, cluster: ClusterName },
     /// A target has no Work.
     WorkMissing {
-        /// The binding.
         binding: BindingKey,
         /// The target.
         cluster: ClusterName,
     },
     /// A Work exists where its binding expects none.
-    WorkUnexpected {
-        /// The Work.
-        work: WorkKey,
-        /// Its binding.
-        binding: BindingKey,
-    },
+    WorkUnexpected { work: WorkKey, binding: BindingKey },
     /// One binding has two Works in one cluster.
     WorkTwice {
-        /// One.
         first: WorkKey,
         /// The other.
         second: WorkKey,
-        /// Their binding.
         binding: BindingKey,
     },
     /// A Work is not what its binding says.
     WorkDiffers {
-        /// The Work.
         work: WorkKey,
-        /// Its binding.
         binding: BindingKey,
         /// The field that differs.
         field: &'static str,
     },
     /// A Work carries the id of a binding that does not exist.
-    WorkWithoutBinding {
-        /// The Work.
-        work: WorkKey,
-        /// The id.
-        id: String,
-    },
+    WorkWithoutBinding { work: WorkKey, id: String },
     /// A Work is owned by a Namespace that does not exist.
-    WorkWithoutNamespace {
-        /// The Work.
-        work: WorkKey,
-        /// The Namespace.
-        namespace: String,
-    },
+    WorkWithoutNamespace { work: WorkKey, namespace: String },
     /// A Work of a binding has not exactly one manifest.
     ManifestCount {
-        /// The Work.
         work: WorkKey,
         /// Its number.
         count: usize,
     },
     /// A manifest does not carry a mark of its Work.
     ManifestUnmarked {
-        /// The Work.
         work: WorkKey,
         /// The label or annotation that is missing or wrong.
         key: &'static str,
@@ -159,7 +105,6 @@ pub enum Violation {
     ObjectWithoutWork {
         /// The member cluster.
         cluster: ClusterName,
-        /// The object.
         object: ObjectKey,
         /// The Work that it names.
         work: String,
@@ -168,47 +113,26 @@ pub enum Violation {
     ObjectOfAnotherWork {
         /// The member cluster.
         cluster: ClusterName,
-        /// The object.
         object: ObjectKey,
         /// The Work that it names.
         work: WorkKey,
     },
     /// A Work says that it is applied, and the member does not have the object.
-    ObjectMissing {
-        /// The Work.
-        work: WorkKey,
-        /// The object.
-        object: ObjectKey,
-    },
+    ObjectMissing { work: WorkKey, object: ObjectKey },
     /// A cluster has two taints of one key and effect.
     TaintTwice {
-        /// The cluster.
         cluster: ClusterName,
         /// Key and effect.
         taint: String,
     },
     /// A Push cluster is said to be unknown, although the control plane itself looks at it.
-    PushUnknown {
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    PushUnknown { cluster: ClusterName },
     /// A binding has two tasks for leaving one cluster.
-    TaskTwice {
-        /// The binding.
-        binding: BindingKey,
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    TaskTwice { binding: BindingKey, cluster: ClusterName },
     /// A binding has a task for leaving a cluster that is its target.
-    TaskOfTarget {
-        /// The binding.
-        binding: BindingKey,
-        /// The cluster.
-        cluster: ClusterName,
-    },
+    TaskOfTarget { binding: BindingKey, cluster: ClusterName },
     /// A binding is said to be scheduled on fewer clusters than its spread constraint asks for.
     SpreadTooSmall {
-        /// The binding.
         binding: BindingKey,
         /// Clusters that are asked for.
         wanted: i64,

@@ -12,7 +12,6 @@ use super::{
     read::{self, Malformed},
 };
 
-/// The group.
 pub const GROUP: &str = "custom.metrics.k8s.io";
 
 /// A version of the group.
@@ -50,13 +49,11 @@ impl Version {
 /// The object that a metric describes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Described {
-    /// Its kind.
     pub kind: String,
     /// Group and version, as the source gives them.
     pub api_version: String,
     /// Its namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -73,7 +70,6 @@ pub struct Sample {
     pub timestamp: Timestamp,
     /// Length of that interval, if the source tells.
     pub window: Option<Duration>,
-    /// The value.
     pub value: Amount,
 }
 

@@ -12,9 +12,7 @@ use super::{
     read::{self, Malformed},
 };
 
-/// The group.
 pub const GROUP: &str = "external.metrics.k8s.io";
-/// Its version.
 pub const VERSION: &str = "v1beta1";
 /// A timestamp that is ahead of the control plane's time by more comes from a clock that is wrong.
 const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(30);
@@ -30,7 +28,6 @@ pub struct Sample {
     pub timestamp: Timestamp,
     /// Length of that interval, if the source tells.
     pub window: Option<Duration>,
-    /// The value.
     pub value: Amount,
 }
 

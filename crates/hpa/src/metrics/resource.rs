@@ -12,9 +12,7 @@ use super::{
     read::{self, Malformed, quoted},
 };
 
-/// The group.
 pub const GROUP: &str = "metrics.k8s.io";
-/// Its version.
 pub const VERSION: &str = "v1beta1";
 
 /// Amounts by name of the resource.
@@ -42,7 +40,6 @@ pub struct PodSample {
 pub struct ContainerSample {
     /// Name of the container.
     pub name: String,
-    /// Its usage.
     pub usage: Usage,
 }
 
@@ -57,7 +54,6 @@ pub struct NodeSample {
     pub timestamp: Timestamp,
     /// Length of that interval.
     pub window: Duration,
-    /// Its usage.
     pub usage: Usage,
 }
 

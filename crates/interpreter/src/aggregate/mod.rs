@@ -18,7 +18,6 @@ use crate::{
 /// One cluster's report: an item of `aggregatedStatus`.
 #[derive(Debug, Clone)]
 pub struct Item<'a> {
-    /// The cluster.
     pub cluster: &'a str,
     /// The reflected status, if any.
     pub status: Option<Cow<'a, Value>>,

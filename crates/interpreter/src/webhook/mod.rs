@@ -35,7 +35,6 @@ pub const CONTEXT_VERSION: &str = "v1alpha1";
 pub struct Hook {
     /// `<configuration>/<name>`, by which webhooks are ordered.
     pub key: String,
-    /// The webhook.
     pub webhook: ResourceInterpreterWebhook,
 }
 

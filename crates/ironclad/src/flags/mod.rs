@@ -2,6 +2,7 @@
 
 pub(crate) mod accepted;
 mod admission;
+pub(crate) mod aggregated;
 mod autoscaling;
 mod estimators;
 mod graceful;

@@ -3,12 +3,11 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use bytes::Bytes;
 use futures::stream;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use ironclad_apiserver::{Identity, MASTERS, ResponseBody, Route, RouteFuture};
+use ironclad_apiserver::{Identity, MASTERS, RequestBody, ResponseBody, Route, RouteFuture};
 use ironclad_store::Engine;
 use tokio::sync::Semaphore;
 
@@ -72,7 +71,7 @@ impl Route for Backup {
         path == PATH
     }
 
-    fn call(&self, request: Request<Bytes>, identity: Identity) -> RouteFuture {
+    fn call(&self, request: Request<RequestBody>, identity: Identity) -> RouteFuture {
         let response = self.answer(request.method(), &identity);
         Box::pin(async move { response })
     }

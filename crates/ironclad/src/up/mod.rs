@@ -1,7 +1,6 @@
 //! `ironclad up`: an embedded control plane, all controllers and simulated members in one process.
 
 pub(crate) mod backup;
-mod explain;
 mod local;
 mod members;
 
@@ -44,6 +43,7 @@ use tokio::{net::TcpListener, sync::Notify};
 use crate::{
     announce::announce,
     demo,
+    explain::Here,
     flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs, metrics::MetricsFlags},
     leader, memory, metrics,
     ops::Ops,
@@ -207,7 +207,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let present: Present<Controllers> = Arc::default();
     let parts = Parts::new(client, connector, settings, Some(electors.main.fence()), present.clone(), None);
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
-    plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(present.clone())))));
+    plane.mount(Arc::new(Explain::new(Arc::new(Here(present.clone())))));
     let (checked, elected) = (present.clone(), electors.clone());
     let traffic = vec![("plane", to_plane), ("members", to_members)];
     Ops::new(

@@ -82,7 +82,6 @@ pub struct ApplyPlan {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateChange {
-    /// Key.
     pub template: ObjectKey,
     /// Policies that claim or lose it, and why.
     pub because: Vec<Because>,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use ironclad_api::conditions::{self, TRUE, binding::SCHEDULED, cluster::READY};
 use ironclad_failover::{
-    flags::eviction::Check,
+    flags::{EvictionFlags, eviction::Check},
     taint_manager::{
         Report,
         pre_scheduling_check::{Snapshot, has_target},
@@ -45,7 +45,6 @@ pub struct Finding {
     pub grade: Grade,
     /// The finding.
     pub what: String,
-    /// Remedy.
     #[serde(rename = "try", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -68,8 +67,9 @@ impl Finding {
 /// The leader's state, as far as it is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leader<'a> {
-    /// Its report.
     pub report: Option<&'a Report>,
+    /// Its flags of evictions, if they are known.
+    pub flags: Option<&'a EvictionFlags>,
     /// Evictions are paused.
     pub paused: bool,
     /// Reason why it decides on no evictions at all, if it doesn't.
@@ -138,7 +138,7 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
 
 /// Policies that can taint, bindings that PreferNoExecute moves, and bindings that no other cluster could take.
 fn failover(world: &World, leader: Leader<'_>, settings: &Settings, now: Timestamp, found: &mut Vec<Finding>) {
-    let check = leader.report.map_or_else(Check::default, |report| report.check);
+    let check = leader.flags.map_or_else(Check::default, |flags| flags.pre_scheduling_check);
     let tainting: Vec<String> = world.taint_policies.keys().map(ToString::to_string).collect();
     found.push(match (tainting.as_slice(), leader.off) {
         ([], _) => Finding::new(Grade::Fine, "no ClusterTaintPolicy: only people put evicting taints on clusters"),
@@ -196,24 +196,23 @@ fn evictions(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<
     }
     let faulty: Vec<String> =
         world.clusters.iter().filter(|(_, cluster)| is_faulty(cluster)).map(|(name, _)| name.to_string()).collect();
+    if leader.off.is_none() && leader.flags.is_some_and(|flags| !flags.enable_no_execute_taint_eviction) {
+        let line = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false";
+        found.push(Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line));
+    }
     let Some(report) = leader.report else {
         let line = match (leader.off, faulty.as_slice()) {
             (Some(why), []) => why.to_owned(),
             (Some(why), some) => format!("{why}; evicting taints are on {}", named(some)),
-            (None, []) => "the leader reports no evictions: no cluster is faulty".to_owned(),
-            (None, some) => format!(
-                "evicting taints are on {}, and no leader reports evictions: no process leads, or feature gate \
-                 Failover is off",
-                named(some)
-            ),
+            (None, []) => "no cluster is faulty".to_owned(),
+            (None, some) => {
+                format!("evicting taints are on {}, and no leader can be asked about evictions", named(some))
+            }
         };
-        found.push(Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line));
+        let finding = Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line);
+        found.push(if faulty.is_empty() { finding } else { finding.remedy("ironclad get evictions") });
         return;
     };
-    if !report.flags.eviction.enable_no_execute_taint_eviction {
-        let line = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false";
-        found.push(Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line));
-    }
     let waits = report.ready + report.delayed + report.parked;
     let line = format!("evictions: {}, {}/s ({}); {waits} wait", report.state, report.rate, report.because);
     let stopped = ["halted", "held"].contains(&report.state.as_str()) && waits > 0;
@@ -240,8 +239,7 @@ fn evictions(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<
         found.push(Finding::new(Grade::Warning, line).remedy("ironclad get evictions"));
     }
     let late = |since: &Timestamp| now.duration_since(*since).as_secs() > LATE_SECONDS;
-    let head = report.rows.iter().find(|row| row.position == Some(1)).and_then(|row| row.since);
-    if report.state == "normal" && head.as_ref().is_some_and(late) {
+    if report.state == "normal" && report.oldest.as_ref().is_some_and(late) {
         let line = format!("the head of the eviction queue waits for more than {} minutes", LATE_SECONDS / 60);
         found.push(Finding::new(Grade::Warning, line).remedy("ironclad failover status"));
     }
@@ -288,7 +286,7 @@ items:
 
     fn warnings(world: &World, report: Option<&Report>, paused: bool) -> Vec<String> {
         let now = Timestamp::from_second(1_000).unwrap();
-        let all = findings(world, Leader { report, paused, off: None }, &Settings::default(), now);
+        let all = findings(world, Leader { report, paused, ..Leader::default() }, &Settings::default(), now);
         all.into_iter().filter(|finding| finding.grade != Grade::Fine).map(|finding| finding.what).collect()
     }
 
@@ -320,7 +318,7 @@ items:
                 "2 of 2 clusters ready",
                 "no ClusterTaintPolicy: only people put evicting taints on clusters",
                 "0 of 1 binding with spec.failover.cluster, which PreferNoExecute taints move",
-                "the leader reports no evictions: no cluster is faulty",
+                "no cluster is faulty",
             ]
         );
     }
@@ -368,12 +366,11 @@ items:
         assert!(faulty.contains(&(Grade::Warning, text)), "{faulty:?}");
         let silent = lines(&world(&tainted), Leader::default());
         assert!(
-            silent.iter().any(|(_, what)| what.starts_with("evicting taints are on m1, and no leader reports")),
+            silent.iter().any(|(_, what)| what.starts_with("evicting taints are on m1, and no leader can be asked")),
             "{silent:?}"
         );
-        let mut report = report();
-        report.flags.eviction.enable_no_execute_taint_eviction = false;
-        let no_execute = lines(&world(&tainted), Leader { report: Some(&report), ..Leader::default() });
+        let flags = EvictionFlags { enable_no_execute_taint_eviction: false, ..EvictionFlags::default() };
+        let no_execute = lines(&world(&tainted), Leader { flags: Some(&flags), ..Leader::default() });
         let text = "NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false".to_owned();
         assert!(no_execute.contains(&(Grade::Warning, text)), "{no_execute:?}");
     }
@@ -391,6 +388,7 @@ items:
             held: None,
         };
         let halted = Report { state: "halted".into(), ready: 3, ..report() };
+        let late = Report { ready: 1, oldest: Some(Timestamp::UNIX_EPOCH), ..report() };
         let idle = Report { state: "halted".into(), ..report() };
         let parked = Report { parked: 1, ..report() };
         let faulty = Report { episodes: vec![episode], ..report() };
@@ -398,6 +396,7 @@ items:
             ("no evictions", report(), false, &[][..]),
             ("paused", report(), true, &["evictions are paused"]),
             ("halted, and nobody waits", idle, false, &[]),
+            ("late", late, false, &["the head of the eviction queue waits for more than 10 minutes"]),
             ("parked", parked, false, &["no target cluster for 1 eviction"]),
             ("faulty", faulty, false, &["cluster m1 is faulty (k:NoExecute): 2 evicted, 3 wait"]),
         ] {

@@ -13,7 +13,6 @@ use crate::Scheduling;
 pub struct LastCopy {
     /// The binding of the workload.
     pub binding: BindingKey,
-    /// The cluster.
     pub cluster: ClusterName,
     /// Replicas of the copy, if the task of its eviction names them.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -41,7 +41,6 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The template.
     pub template: ObjectKey,
     /// True if the detector ignores the template, because of its kind or its namespace.
     pub skipped: bool,
@@ -74,7 +73,6 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingSummary {
-    /// Key.
     pub key: BindingKey,
     /// False if it is not made yet; it is then the one that the detector would make.
     pub made: bool,

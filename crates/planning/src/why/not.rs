@@ -16,7 +16,6 @@ use super::Explanation;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
-    /// The cluster.
     pub cluster: ClusterName,
     /// Its replicas, if it is a target now.
     pub replicas: Option<i32>,
@@ -25,7 +24,6 @@ pub struct Answer {
     pub not_applied: Option<String>,
     /// Reasons why it is or is not a target, the first cause first.
     pub because: Vec<String>,
-    /// Remedy.
     #[serde(rename = "try", skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

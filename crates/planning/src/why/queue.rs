@@ -22,7 +22,6 @@ pub enum Queue {
     },
     /// It is not in the queue: it is tried again when it or a cluster that concerns it changes.
     OutOfIt,
-    /// Its place.
     Yes(Place),
 }
 
@@ -34,7 +33,6 @@ pub struct Place {
     pub position: usize,
     /// Number of bindings in the queue.
     pub of: usize,
-    /// Its priority.
     pub priority: i32,
     /// `Scheduling`, `Active`, `Backoff` or `Unschedulable`.
     pub state: String,

@@ -70,9 +70,7 @@ pub struct Options {
 /// Snapshot of one binding.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The binding.
     pub binding: Binding<'a>,
-    /// Its template.
     pub template: Option<&'a Value>,
     /// All Works with the binding's permanent id.
     pub works: &'a [Arc<Work>],
@@ -117,27 +115,21 @@ pub enum Effect {
         /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Create a Work.
     Create(Box<Work>),
     /// Patch a Work.
     Patch {
-        /// Its key.
         key: WorkKey,
         /// Merge patch without resourceVersion.
         patch: Value,
     },
     /// Delete a Work, if it still has this uid.
     Delete {
-        /// Its key.
         key: WorkKey,
-        /// Its uid.
         uid: String,
     },
     /// Delete a Work once one of the creates of this plan succeeded: until then it is the only copy.
     DeleteOnceReplaced {
-        /// Its key.
         key: WorkKey,
-        /// Its uid.
         uid: String,
     },
     /// Report in the binding's status that these targets have no Work, and why (specification/propagation.md 16).

@@ -26,7 +26,6 @@ use crate::{
 /// Snapshot of one binding that may have dependencies (the independent binding).
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The binding.
     pub binding: Binding<'a>,
     /// Its template, if it exists.
     pub template: Option<&'a Value>,
@@ -55,18 +54,12 @@ pub enum Effect {
     Create(Box<ResourceBinding>),
     /// Patch an attached binding.
     Patch {
-        /// Its key.
         key: BindingKey,
         /// Merge patch without resourceVersion.
         patch: Value,
     },
     /// Delete an attached binding that no binding requires.
-    Delete {
-        /// Its key.
-        key: BindingKey,
-        /// Its uid.
-        uid: String,
-    },
+    Delete { key: BindingKey, uid: String },
     /// Reconcile again with back-off.
     Retry,
     /// Record an event.

@@ -121,7 +121,6 @@ pub enum Effect {
     CreateCluster(Box<ClusterResourceBinding>),
     /// Patch the existing binding.
     Patch {
-        /// Its key.
         key: BindingKey,
         /// Merge patch without resourceVersion.
         patch: Value,

@@ -67,7 +67,6 @@ pub struct Seen<'a> {
 pub enum Effect {
     /// Set the permanent id and finalizer of a policy.
     PatchPolicy {
-        /// The policy.
         policy: PolicyKey,
         /// Merge patch without resourceVersion.
         patch: Value,
@@ -77,13 +76,10 @@ pub enum Effect {
         /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Create a binding.
     CreateBinding(Box<ResourceBinding>),
     /// Create a binding of a cluster-scoped template.
     CreateClusterBinding(Box<ClusterResourceBinding>),
-    /// Patch a binding.
     PatchBinding {
-        /// Its key.
         key: BindingKey,
         /// Merge patch without resourceVersion.
         patch: Value,

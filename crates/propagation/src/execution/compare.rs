@@ -40,8 +40,7 @@ pub(super) fn metadata_difference(desired: &Value, observed: &Value) -> Option<S
 #[must_use]
 pub(super) fn content_difference(desired: &Value, observed: &Value) -> Option<String> {
     let none = Map::new();
-    let group = template::group(template::text(desired, "/apiVersion"));
-    let built_in = !group.contains('.') || group.ends_with(".k8s.io");
+    let built_in = is_built_in(desired);
     let observed = observed.as_object().unwrap_or(&none);
     content(desired.as_object().unwrap_or(&none)).find_map(|(key, value)| {
         differs(value, observed.get(key), Under::top(key, built_in)).map(|at| pointer(key, &at))
@@ -56,6 +55,69 @@ pub fn surplus(desired: &Value, observed: &Value) -> Option<String> {
     let desired = desired.as_object().unwrap_or(&none);
     content(observed.as_object().unwrap_or(&none))
         .find_map(|(key, value)| more(desired.get(key), value, Under::top(key, true)).map(|at| pointer(key, &at)))
+}
+
+/// Most paths that [`missing`] returns.
+const MISSING_MAX: usize = 3;
+
+/// JSON pointers of the first fields of `sent`, outside of metadata and status, that an answer to its write lacks.
+/// Other values are no loss: admission may change them. Nor are values whose absence means the same; built-in kinds leave
+/// out false, 0 and empty texts. Elements of lists are found by name, others by place if both lists have as many.
+#[must_use]
+pub fn missing(sent: &Value, answer: &Value) -> Vec<String> {
+    let (none, mut paths) = (Map::new(), Vec::new());
+    let built_in = is_built_in(sent);
+    let answer = answer.as_object().unwrap_or(&none);
+    for (key, value) in content(sent.as_object().unwrap_or(&none)) {
+        // Secrets take it, and answer with `data`.
+        if key != "stringData" {
+            lacks(value, answer.get(key), Under::top(key, built_in), &pointer(key, ""), &mut paths);
+        }
+    }
+    paths
+}
+
+fn lacks(sent: &Value, answer: Option<&Value>, under: Under<'_>, path: &str, paths: &mut Vec<String>) {
+    if paths.len() == MISSING_MAX {
+        return;
+    }
+    let Some(answer) = answer.filter(|value| !value.is_null()) else {
+        let is_zero = match sent {
+            Value::Bool(value) => !value,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::String(text) => text.is_empty(),
+            _ => false,
+        };
+        if !(is_nothing(sent, under) || (is_zero && under.built_in)) {
+            paths.push(path.to_owned());
+        }
+        return;
+    };
+    match (sent, answer) {
+        (Value::Object(sent), Value::Object(answer)) => {
+            for (key, value) in sent {
+                lacks(value, answer.get(key), under.at(key), &format!("{path}{}", pointer(key, "")), paths);
+            }
+        }
+        (Value::Array(sent), Value::Array(answer)) => {
+            let same_length = sent.len() == answer.len();
+            for (i, value) in sent.iter().enumerate() {
+                let found = match value.get("name").filter(|name| name.is_string()) {
+                    Some(name) => answer.iter().find(|other| other.get("name") == Some(name)),
+                    None if same_length => answer.get(i),
+                    // Admission may have merged or added elements.
+                    None => continue,
+                };
+                lacks(value, found, under, &format!("{path}/{i}"), paths);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_built_in(object: &Value) -> bool {
+    let group = template::group(template::text(object, "/apiVersion"));
+    !group.contains('.') || group.ends_with(".k8s.io")
 }
 
 fn map<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>> {
@@ -298,6 +360,61 @@ mod tests {
             ("in the place of a null", json!({"spec": {"a": null}}), json!({"spec": {"a": 1}}), Some("/spec/a")),
         ] {
             assert_eq!(surplus(&desired, &observed).as_deref(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_that_an_answer_lacks() {
+        let cr = |spec: Value| json!({"apiVersion": "x.io/v1", "kind": "X", "spec": spec});
+        let pod = |spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "spec": spec});
+        for (name, sent, answer, want) in [
+            ("all is there", cr(json!({"a": 1})), cr(json!({"a": 1, "b": 2})), &[][..]),
+            (
+                "a field that the schema does not have",
+                cr(json!({"a": 1, "b": {"c": 2}})),
+                cr(json!({"a": 1})),
+                &["/spec/b"],
+            ),
+            ("one below", cr(json!({"b": {"c": 2, "d": 3}})), cr(json!({"b": {"d": 3}})), &["/spec/b/c"]),
+            ("another value is admission's", cr(json!({"a": 1})), cr(json!({"a": 2})), &[]),
+            ("null and empty mean the same", cr(json!({"a": null, "b": []})), cr(json!({})), &[]),
+            ("false of a custom kind", cr(json!({"a": false})), cr(json!({})), &["/spec/a"]),
+            (
+                "false, 0 and \"\" of a built-in kind",
+                pod(json!({"hostPID": false, "a": 0, "b": ""})),
+                pod(json!({})),
+                &[],
+            ),
+            ("true of a built-in kind", pod(json!({"hostUsers": true})), pod(json!({})), &["/spec/hostUsers"]),
+            (
+                "a container behind one that admission added",
+                pod(json!({"containers": [{"name": "a", "image": "i", "x": 1}]})),
+                pod(json!({"containers": [{"name": "proxy"}, {"name": "a", "image": "i"}]})),
+                &["/spec/containers/0/x"],
+            ),
+            (
+                "a container that was taken away",
+                pod(json!({"containers": [{"name": "a"}]})),
+                pod(json!({"containers": [{"name": "b"}]})),
+                &["/spec/containers/0"],
+            ),
+            ("elements without names", cr(json!({"l": [{"a": 1}]})), cr(json!({"l": [{}]})), &["/spec/l/0/a"]),
+            ("more of them", cr(json!({"l": [{"a": 1}]})), cr(json!({"l": [{}, {}]})), &[]),
+            (
+                "the first three",
+                cr(json!({"a": 1, "b": 1, "c": 1, "d": 1})),
+                cr(json!({})),
+                &["/spec/a", "/spec/b", "/spec/c"],
+            ),
+            (
+                "what Secrets take in another form",
+                json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}}),
+                json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "Yg=="}}),
+                &[],
+            ),
+            ("status and metadata", json!({"metadata": {"x": 1}, "status": {"y": 1}}), json!({}), &[]),
+        ] {
+            assert_eq!(missing(&sent, &answer), want, "{name}");
         }
     }
 

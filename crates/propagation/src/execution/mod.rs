@@ -19,10 +19,8 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
-use ironclad_api::{conditions, policy::PurgeMode, work::Work};
-use ironclad_fleet::{Plan, StatusPart, WorkKey, because::propagation::Reason};
+use ironclad_api::{conditions, policy::PurgeMode, reasons, work::Work};
+use ironclad_fleet::{Because, Plan, StatusPart, WorkKey, because::propagation::Reason};
 use jiff::Timestamp;
 
 pub use self::awaited::{NAMESPACE_WAIT_MAX, resolves_namespace};
@@ -34,9 +32,9 @@ use self::snapshot::Context;
 pub use self::snapshot::{Effect, Observed, Seen, Served, Space, WantedAgain};
 use crate::{detector::binding::Binding, work};
 
-/// Time after which a manifest that the member found invalid is tried again without a change of member or Work:
-/// admission rules of the member change without an event.
-pub const INVALID_AGAIN: Duration = Duration::from_secs(600);
+/// Failures in a row before which the answer of a server that fails says nothing about the Work: about a second, for
+/// which a server that restarts answers so.
+const FAILURES_THAT_LAST: u32 = 8;
 
 /// Returns true if a Work that is being deleted is for a copy that its binding requires in this cluster again. A
 /// cluster that recovers must not delete a copy that was evicted while it was unreachable, if it is a target again by
@@ -66,12 +64,17 @@ pub fn is_awaited(work: &Work, binding: Binding<'_>) -> bool {
         && tasks.any(|task| task.purge_mode == Some(PurgeMode::Directly) && *task.from_cluster == *key.cluster.0)
 }
 
-/// Returns true if a failed write to the member is the member's answer about the Work, by the class of the failure, or
-/// if the write was not sent, since something else changes the object back again and again. Otherwise nothing is known,
-/// and the write is retried.
+/// Returns true if a failed request to the member is its answer about the Work, by the class of the failure, or if it
+/// was not sent, since something else changes the object back again and again. A server that fails, such as one whose
+/// webhook is down, gives an answer once it has failed for a while; `failures` are those in a row before this one.
+/// Otherwise nothing is known, and the request is sent again.
 #[must_use]
-pub fn is_verdict(class: &str) -> bool {
-    matches!(class, "Denied" | "Invalid" | "NotFound" | "HotLoop")
+pub fn is_verdict(class: &str, failures: u32) -> bool {
+    match class {
+        "Denied" | "OverQuota" | "Invalid" | "NotFound" | "HotLoop" => true,
+        "ServerError" | "Unavailable" | "Throttled" => failures >= FAILURES_THAT_LAST,
+        _ => false,
+    }
 }
 
 /// Returns true if the member had the object before, according to the Work's status.
@@ -86,6 +89,19 @@ pub fn was_applied(work: &Work) -> bool {
 #[must_use]
 pub fn is_urgent(part: &StatusPart) -> bool {
     part.conditions.iter().any(|c| c.type_ == conditions::work::APPLIED && c.status == conditions::FALSE)
+}
+
+/// Reports that the answer to a write lacks these fields of the manifest: the member's schema of the kind does not have
+/// them, or its admission took them away. The Work is tried again with backoff, since schemas change without an event.
+pub fn dropped(seen: &Seen<'_>, fields: &[String], now: Timestamp) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    let Some(key) = work::key_of(seen.work) else { return plan };
+    let because = Because::from(Reason::FieldsDropped { cluster: key.cluster.clone(), fields: fields.join(", ") });
+    let message = format!("{because}: update the definition of the kind there, or take the fields out of the template");
+    plan.note(because);
+    report::blocked(&mut plan, &Context { seen, key, now }, reasons::work::FIELDS_DROPPED, &message);
+    plan.effects.push(Effect::Retry);
+    plan
 }
 
 /// Makes the member match the Work. No effects if it does; a failure that is reported already leaves only
@@ -104,8 +120,8 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
 
 /// Reports that a write to the member failed with `error`, in the member's own words, which are of this class.
 ///
-/// For answers of the member. No answer, or 409, says nothing about the Work: retry. An invalid manifest stays
-/// invalid: retry late. A forbidden one may be allowed later, as with a quota.
+/// For answers of the member ([`is_verdict`]). Whatever it answers may end without an event: a port is freed, an
+/// admission rule lifted, a webhook is back. So the Work is tried again with backoff.
 pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
     let Some(key) = work::key_of(seen.work) else { return plan };
@@ -115,13 +131,12 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
         report::contested(&mut plan, &cx);
     } else if seen.work.metadata.deletion_timestamp.is_some() {
         report::not_removed(&mut plan, &cx, error);
-    } else if class == "Invalid" {
-        report::refused(&mut plan, &cx, error);
-        plan.effects.push(Effect::RetryAfter(INVALID_AGAIN));
     } else {
         report::failure(&mut plan, &cx, error);
         // Most often the namespace is missing or being deleted.
-        if let Some(key) = object_key(seen.work).filter(|key| !key.namespace.is_empty() && !seen.namespace.exists) {
+        if let Some(key) = object_key(seen.work)
+            .filter(|key| class != "Invalid" && !key.namespace.is_empty() && !seen.namespace.exists)
+        {
             plan.effects.push(Effect::AwaitNamespace { namespace: key.namespace.to_string() });
         }
     }

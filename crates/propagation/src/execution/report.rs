@@ -30,7 +30,6 @@ const CONTESTED_MIN: SignedDuration = SignedDuration::from_secs(60);
 /// (specification/propagation.md 31 row 19).
 pub(super) const EXISTS: &str = "already exists in the cluster";
 
-/// The present conditions.
 pub(super) fn present_conditions<'a>(cx: &'a Context<'_>) -> &'a [Condition] {
     cx.seen.work.status.as_ref().map_or(&[], |status| &status.conditions)
 }

@@ -99,7 +99,6 @@ pub enum Effect {
     ReplaceInMember(Value),
     /// Patch the object's metadata in the member. The patch contains the resourceVersion that was read.
     PatchInMember {
-        /// Its key.
         key: ObjectKey,
         /// The merge patch.
         patch: Value,
@@ -107,7 +106,6 @@ pub enum Effect {
     /// Delete the object in the member with background propagation, which has to be explicit since Jobs default to
     /// orphaning. Not found is success.
     DeleteInMember {
-        /// Its key.
         key: ObjectKey,
         /// The uid that it must have; empty if it has none.
         uid: String,

@@ -51,9 +51,7 @@ pub enum Overall<'a> {
 /// Snapshot of one quota.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// Its namespace.
     pub namespace: &'a str,
-    /// Its name.
     pub name: &'a str,
     /// The quota; `None` if it was deleted.
     pub quota: Option<&'a FederatedResourceQuota>,

@@ -54,12 +54,10 @@ fn keys(object: &Value, map: &str, more: &[&str]) -> String {
     keys.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// Sets a label.
 pub fn set_label(object: &mut Value, key: &str, value: &str) {
     set(object, "labels", key, value);
 }
 
-/// Sets an annotation.
 pub fn set_annotation(object: &mut Value, key: &str, value: &str) {
     set(object, "annotations", key, value);
 }

@@ -31,7 +31,6 @@ const BINDING_ANNOTATIONS: [&str; 3] = [
 /// Object that one cluster should have.
 #[derive(Debug, Clone)]
 pub struct DesiredWork<'a> {
-    /// The cluster.
     pub cluster: &'a ClusterName,
     /// The object in the member.
     pub manifest: Value,
@@ -59,20 +58,15 @@ pub enum OfBinding {
 /// Write of a Work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    /// Create a Work.
     Create(Box<Work>),
     /// Patch a Work, without resourceVersion.
     Patch {
-        /// Its key.
         key: WorkKey,
-        /// The patch.
         patch: Value,
     },
     /// Delete a Work that is no longer needed.
     Delete {
-        /// Its key.
         key: WorkKey,
-        /// Its uid.
         uid: String,
     },
 }

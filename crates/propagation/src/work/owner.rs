@@ -14,30 +14,16 @@ use ironclad_fleet::BindingKey;
 pub enum Owner {
     /// A binding. Its namespace is empty for a ClusterResourceBinding.
     Binding {
-        /// Its key.
         key: BindingKey,
         /// Its permanent id: a binding that was made anew under the same name has another one.
         id: String,
     },
     /// A FederatedResourceQuota.
-    Quota {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Quota { namespace: String, name: String },
     /// A HorizontalPodAutoscaler that is distributed.
-    Autoscaler {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Autoscaler { namespace: String, name: String },
     /// A Cluster, for the impersonation rights in it.
-    Cluster {
-        /// Its name.
-        name: String,
-    },
+    Cluster { name: String },
 }
 
 impl fmt::Display for Owner {

@@ -8,6 +8,7 @@ mod decide;
 mod fence;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -53,6 +54,8 @@ pub struct LeaderOptions {
     pub renew_deadline: Duration,
     /// `--leader-elect-retry-period`: time from one attempt to the next.
     pub retry_period: Duration,
+    /// Annotations of the Lease while this process holds it; `None` removes what an earlier holder wrote.
+    pub annotations: BTreeMap<&'static str, Option<String>>,
 }
 
 impl LeaderOptions {
@@ -66,6 +69,7 @@ impl LeaderOptions {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            annotations: BTreeMap::new(),
         }
     }
 
@@ -106,6 +110,8 @@ struct Shared {
     held: Mutex<Option<Lease>>,
     /// The last known holder.
     holder: Mutex<String>,
+    /// The annotations of the Lease as this process last read it.
+    annotations: Mutex<BTreeMap<String, String>>,
     terms: AtomicU64,
 }
 
@@ -128,8 +134,8 @@ impl Elector {
     pub fn new(client: Client, seam: Seam, options: LeaderOptions) -> Self {
         let api = Api::namespaced(client, &options.namespace);
         let fence = Fence::closed(seam.clock.clone());
-        let (held, holder, terms) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Self(Arc::new(Shared { api, seam, options, fence, held, holder, terms }))
+        let (held, holder, annotations) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { api, seam, options, fence, held, holder, annotations, terms: AtomicU64::new(0) }))
     }
 
     /// The fence of this process: every client for writes goes through it.
@@ -148,6 +154,12 @@ impl Elector {
     #[must_use]
     pub fn holder(&self) -> String {
         self.0.holder.lock().clone()
+    }
+
+    /// An annotation of the Lease, as this process last read it while it stood by.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<String> {
+        self.0.annotations.lock().get(key).cloned()
     }
 
     /// Namespace and name of the Lease.
@@ -230,6 +242,8 @@ impl Elector {
         let lease = self.0.api.get_opt(&options.name).await.map_err(Failure::from)?;
         let held_by = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
         *self.0.holder.lock() = lease.as_ref().and_then(held_by).unwrap_or_default();
+        *self.0.annotations.lock() =
+            lease.as_ref().and_then(|lease| lease.metadata.annotations.clone()).unwrap_or_default();
         let step = judge(lease.as_ref(), &options.identity, observed, self.0.seam.clock.mono());
         let written = match (step, lease) {
             (Step::Wait, _) => return Ok(false),
@@ -290,6 +304,7 @@ impl Elector {
     /// The Lease with this process as its holder.
     fn renewed(&self, mut lease: Lease) -> Lease {
         let (now, options) = (MicroTime(self.0.seam.clock.wall()), &self.0.options);
+        self.annotate(&mut lease.metadata);
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() != Some(&options.identity) {
             spec.holder_identity = Some(options.identity.clone());
@@ -301,10 +316,23 @@ impl Elector {
         lease
     }
 
+    fn annotate(&self, metadata: &mut ObjectMeta) {
+        for (key, value) in &self.0.options.annotations {
+            match value {
+                Some(value) => {
+                    drop(metadata.annotations.get_or_insert_default().insert((*key).to_owned(), value.clone()))
+                }
+                None => drop(metadata.annotations.as_mut().and_then(|all| all.remove(*key))),
+            }
+        }
+    }
+
     async fn create(&self) -> Result<Lease, Failure> {
         let (now, options) = (MicroTime(self.0.seam.clock.wall()), &self.0.options);
+        let mut metadata = ObjectMeta { name: Some(options.name.clone()), ..ObjectMeta::default() };
+        self.annotate(&mut metadata);
         let lease = Lease {
-            metadata: ObjectMeta { name: Some(options.name.clone()), ..ObjectMeta::default() },
+            metadata,
             spec: Some(LeaseSpec {
                 holder_identity: Some(options.identity.clone()),
                 lease_duration_seconds: Some(seconds(options.lease_duration)),

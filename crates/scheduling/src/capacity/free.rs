@@ -48,7 +48,6 @@ pub(super) struct FreeCapacity {
 /// Replicas assumed for workloads that no summary shows yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Assumed {
-    /// Pods.
     pub(super) pods: i64,
     /// Total request.
     pub(super) amounts: Units,

@@ -47,7 +47,6 @@ const TOLD: [&str; 7] = ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet",
 pub(super) struct Promise {
     /// The workload in the member.
     pub(super) workload: Workload,
-    /// Its namespace.
     pub(super) namespace: Arc<str>,
     /// Priority of the binding.
     pub(super) priority: i32,

@@ -75,7 +75,6 @@ impl Attempt {
 pub enum Effect {
     /// Merge patch of the binding: the result, and the placement it was made for.
     Result {
-        /// The patch.
         patch: Value,
         /// The new result. Decisions made before the write count with it.
         targets: Vec<TargetCluster>,

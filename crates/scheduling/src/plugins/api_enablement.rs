@@ -9,7 +9,6 @@ use crate::{
     plugin::{Plugin, Point, Question, Rest, TargetState},
 };
 
-/// The plugin.
 pub static API_ENABLEMENT: Plugin = Plugin { name: "APIEnablement", point: Point::Filter { test, narrow } };
 
 fn test(question: &Question<'_>, cluster: &Cluster, state: TargetState) -> Result<(), Refusal> {

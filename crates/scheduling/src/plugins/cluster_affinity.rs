@@ -8,7 +8,6 @@ use crate::{
     plugin::{Plugin, Point, Question, Rest, TargetState},
 };
 
-/// The plugin.
 pub static CLUSTER_AFFINITY: Plugin = Plugin { name: "ClusterAffinity", point: Point::Filter { test, narrow } };
 
 fn test(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {

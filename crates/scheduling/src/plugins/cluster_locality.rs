@@ -4,7 +4,6 @@ use ironclad_api::cluster::Cluster;
 
 use crate::plugin::{Plugin, Point, Question, TargetState};
 
-/// The plugin.
 pub static CLUSTER_LOCALITY: Plugin = Plugin { name: "ClusterLocality", point: Point::Score(score) };
 
 /// The score of a target.

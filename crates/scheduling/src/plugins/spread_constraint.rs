@@ -10,7 +10,6 @@ use crate::{
     spread::Topology,
 };
 
-/// The plugin.
 pub static SPREAD_CONSTRAINT: Plugin = Plugin { name: "SpreadConstraint", point: Point::Filter { test, narrow } };
 
 fn test(question: &Question<'_>, cluster: &Cluster, _: TargetState) -> Result<(), Refusal> {

@@ -12,7 +12,6 @@ use crate::{
     plugin::{Plugin, Point, Question, Rest, TargetState},
 };
 
-/// The plugin.
 pub static TAINT_TOLERATION: Plugin = Plugin { name: "TaintToleration", point: Point::Filter { test, narrow } };
 
 fn test(question: &Question<'_>, cluster: &Cluster, state: TargetState) -> Result<(), Refusal> {

@@ -39,7 +39,6 @@ pub struct Eviction {
 pub struct Stale {
     /// The victim.
     pub binding: String,
-    /// The change.
     pub change: &'static str,
 }
 

@@ -33,11 +33,9 @@ impl Default for Limits {
 /// A victim on one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Victim {
-    /// The binding.
     pub key: BindingKey,
     /// The cluster that it leaves.
     pub cluster: ClusterName,
-    /// Its priority.
     pub priority: i32,
     /// Its replicas there; 0 for a component set.
     pub replicas: i32,

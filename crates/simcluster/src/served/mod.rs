@@ -5,9 +5,8 @@ mod metrics;
 
 use std::sync::Weak;
 
-use bytes::Bytes;
 use http::{Method, Request, Response, header};
-use ironclad_apiserver::{ApiError, Identity, ResponseBody, Route, RouteFuture, Served, ServedResource};
+use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody, Route, RouteFuture, Served, ServedResource};
 use ironclad_patch::selector::LabelSelector;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
@@ -65,14 +64,14 @@ impl Route for ServedRoute {
         (path.starts_with("/apis/metrics.k8s.io/") || path.ends_with("/log")) && Address::of(path).is_some()
     }
 
-    fn call(&self, request: Request<Bytes>, _: Identity) -> RouteFuture {
+    fn call(&self, request: Request<RequestBody>, _: Identity) -> RouteFuture {
         let answer = self.answer(&request);
         Box::pin(async move { answer.unwrap_or_else(|e| json(e.code, &e.status())) })
     }
 }
 
 impl ServedRoute {
-    fn answer(&self, request: &Request<Bytes>) -> Result<Response<ResponseBody>, ApiError> {
+    fn answer(&self, request: &Request<RequestBody>) -> Result<Response<ResponseBody>, ApiError> {
         if request.method() != Method::GET {
             return Err(ApiError::method_not_allowed());
         }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use ironclad_api::{cluster::Cluster, conditions, policy::PropagationPolicy, work::ResourceBinding};
 use ironclad_fleet::gates::Gate;
-use ironclad_runtime::QueuedState;
 use ironclad_simcluster::Shape;
 use ironclad_testkit::sim::{Fault, Setup, World, WorldOptions, propagation};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -189,12 +188,12 @@ async fn unschedulable_bindings_are_retried_without_writes() -> anyhow::Result<(
         .await?;
     world.until_quiet().await?;
     let appointment = |world: &World| -> anyhow::Result<Duration> {
-        let waiting = world.context().context("the controllers")?.explain_scheduling_queue();
+        let waiting =
+            world.context().context("the controllers")?.explain_scheduling_queue().context("the scheduler")?;
         match waiting.as_slice() {
-            [(_, waiting)] if waiting.is_unschedulable => match waiting.queued.state {
-                QueuedState::Delayed(wait) => Ok(wait),
-                other => anyhow::bail!("a timer, not {other:?}"),
-            },
+            [waiting] if waiting.state == "Unschedulable" => {
+                Ok(Duration::from_millis(waiting.wait_ms.context("a timer")?))
+            }
             other => anyhow::bail!("one timer, not {other:?}"),
         }
     };

@@ -9,15 +9,12 @@ use ironclad_api::{
     taints::NO_EXECUTE,
     work::ResourceBinding,
 };
-use ironclad_failover::taint_manager::REPORT_CONFIG_MAP;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{
-    binary::{Daemon, ironclad},
+    binary::{Daemon, free_port, ironclad},
     real::{Config, NodeShape, RealEnv, until},
     sim::script::TaintPolicy,
 };
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, api::DeleteParams};
 use serde_json::json;
 
 use crate::failover_walk::{DEADLINE, Fleet, LOST, client, rows};
@@ -33,7 +30,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     let kubeconfig = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
     // Windows and thresholds are short to save time: the test is about the rate.
-    let rate = format!("--resource-eviction-rate={RATE}");
+    let (rate, port) = (format!("--resource-eviction-rate={RATE}"), free_port()?.to_string());
     let run = [
         "run",
         "--kubeconfig",
@@ -45,6 +42,8 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         "--cluster-success-threshold=2s",
         "--cluster-failure-threshold=2s",
         "--eviction-warm-up=1s",
+        "--explain-bind-address",
+        &port,
     ];
     let daemon = Daemon::start(run).await?;
     let mut members = Vec::new();
@@ -72,7 +71,6 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     })
     .await?;
     let by = async |source| until("everything is explained", DEADLINE, async || explained(&fleet, source).await).await;
-    // The leader publishes its queue every ten seconds; until then the verbs compute it.
     by(Source::Leader).await?;
     until("each binding shows since when it waits", DEADLINE, async || {
         let shows = |b: &ResourceBinding| b.status.as_ref().is_some_and(|s| is_true(&s.conditions, EVICTION_PENDING));
@@ -81,10 +79,8 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    // Without a leader and its published queue: the verbs compute the same queue from the objects.
+    // Without a leader: the verbs compute the same queue from the objects.
     daemon.stop().await?;
-    let reports: Api<ConfigMap> = Api::namespaced(fleet.plane.clone(), "karmada-system");
-    reports.delete(REPORT_CONFIG_MAP, &DeleteParams::default()).await?;
     by(Source::Objects).await?;
     let daemon = Daemon::start(run).await?;
     by(Source::Leader).await?;
@@ -132,7 +128,7 @@ async fn explained(fleet: &Fleet, source: Source) -> anyhow::Result<()> {
     ensure!(places == all, "{source:?}: each has its place: {places:?}");
     let listed = fleet.both(&["get", "evictions"]).await?;
     let said = match source {
-        Source::Leader => "by the leader, which reports every ten seconds",
+        Source::Leader => "paused by ConfigMap karmada-system/ironclad-failover",
         Source::Objects => "no leader: the Lease was last renewed",
     };
     ensure!(listed.stderr.contains(said), "{source:?}: {listed:?}");

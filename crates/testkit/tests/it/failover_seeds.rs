@@ -1,5 +1,5 @@
-//! Random fleets from fixed seeds, and from fresh ones, whose root is printed. A failing seed is shrunk and printed with
-//! the command to rerun it.
+//! Random fleets from fixed seeds, and from fresh ones, whose root is printed. A failing seed is shrunk and printed
+//! with the command to rerun it.
 
 use std::time::Duration;
 
@@ -88,9 +88,9 @@ const FOUND_SCARCE: [u64; 38] = [
 ];
 
 /// The same, for scarce capacity in members that differ.
-const FOUND_VARIED: [u64; 8] = [
-    18_129_289_884_177_473_152, 16_963_806_085_913_340_606, 829_509_312_640_592_304, 7_745_111_846_513_486_657,
-    23_588_383_369_365_769, 12_959_038_583_260_007_621, 9_335_317_463_766_061_679, 6_777_605_932_424_855_515,
+const FOUND_VARIED: [u64; 7] = [
+    18_129_289_884_177_473_152, 16_963_806_085_913_340_606, 7_745_111_846_513_486_657, 23_588_383_369_365_769,
+    12_959_038_583_260_007_621, 9_335_317_463_766_061_679, 6_777_605_932_424_855_515,
 ];
 
 #[test]

@@ -11,7 +11,7 @@ use ironclad_testkit::sim::{
 /// Fixed seeds of each property in a nightly run.
 const SEEDS: u64 = 20;
 /// Further fixed seeds, which meet what is rare, or failed once.
-const ALSO: [(&str, u64); 21] = [
+const ALSO: [(&str, u64); 20] = [
     ("why", 31),
     ("why", 83),
     ("why", 2_958_487_707_989_885_679),
@@ -32,7 +32,6 @@ const ALSO: [(&str, u64); 21] = [
     ("loss", 1_050_206_841_731_285_695),
     ("loss", 9_951_640_273_331_444_680),
     ("loss", 9_960_436_512_070_187_510),
-    ("loss", 11_218_035_632_907_655_132),
 ];
 /// Fixed seeds that fail, and of which is not known yet whether `planning` or the property is wrong
 /// (docs/development/simulation.md).

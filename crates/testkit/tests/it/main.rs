@@ -21,6 +21,7 @@ mod distributed_hpa_sim;
 mod estimators_sim;
 mod evictions_sim;
 mod evictions_up;
+mod explain_real;
 mod failover_edges;
 mod failover_leaves;
 mod failover_matrix;

@@ -228,8 +228,8 @@ async fn freed_capacity_goes_to_the_highest_priority_that_waits() -> anyhow::Res
             Ok(listed.iter().filter(|binding| reason(binding).as_deref() == Some("Unschedulable")).count() == 3)
         })
         .await?;
-    let queue = world.context().context("the controllers")?.explain_scheduling_queue();
-    let ranks: Vec<i32> = queue.iter().filter(|(_, w)| w.is_unschedulable).map(|(_, w)| w.queued.rank).collect();
+    let queue = world.context().context("the controllers")?.explain_scheduling_queue().context("the scheduler")?;
+    let ranks: Vec<i32> = queue.iter().filter(|one| one.state == "Unschedulable").map(|one| one.priority).collect();
     ensure!(ranks == [7, 3, 1], "the queue shows the highest priority first: {ranks:?}");
     let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
     for (deleted, served) in [("mid", "second"), ("low", "third")] {

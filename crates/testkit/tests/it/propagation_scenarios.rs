@@ -30,6 +30,7 @@ scenarios! {
     propagation_10_overrides
     propagation_11_suspension
     propagation_12_protection
+    propagation_13_answers
     propagation_13_execution
     propagation_14_priority
     propagation_14_retention

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::defaults::{child, each, set};
 
-/// A pod.
 pub(crate) fn pod(object: &mut Value) {
     let spec = child(object, "spec");
     for list in ["initContainers", "containers"] {

@@ -92,7 +92,6 @@ struct ClusterQueue {
     paused: bool,
 }
 
-/// The queue.
 #[derive(Debug, Default)]
 pub struct Queue {
     by_cluster: BTreeMap<ClusterName, ClusterQueue>,
@@ -416,7 +415,6 @@ impl Queue {
         self.by_cluster.get(cluster).is_some_and(|cluster_queue| cluster_queue.paused)
     }
 
-    /// One element.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Element> {
         self.by_cluster.get(&key.cluster)?.elements.get(&key.binding)

@@ -1,5 +1,7 @@
 //! Objects wait for their namespace (specification/propagation.md 22, specification/propagation.md 13.2).
 
+use std::time::Duration;
+
 use super::*;
 use crate::skipped_resources::Skipped;
 

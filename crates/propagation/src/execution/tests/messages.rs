@@ -115,7 +115,8 @@ fn object_that_something_else_changes_back_is_reported_until_it_stays_as_applied
 fn retry_depends_on_the_failure_class() {
     let (living, terminating) = (Scene::of(web()), Scene::of(deleting(&web())));
     for (class, scene, want) in [
-        ("Invalid", &living, "retry after 600 s"),
+        ("Invalid", &living, "retry"),
+        ("ServerError", &living, "retry"),
         ("Denied", &living, "retry"),
         ("NotFound", &living, "retry"),
         ("Invalid", &terminating, "retry"),
@@ -149,16 +150,37 @@ fn long_error_is_truncated() {
 
 #[test]
 fn failure_classes_that_concern_the_work() {
-    for (class, want) in [
-        ("Denied", true),
-        ("Invalid", true),
-        ("NotFound", true),
-        ("Conflict", false),
-        ("AlreadyExists", false),
-        ("Throttled", false),
-        ("Unavailable", false),
-        ("Unknown", false),
+    for (class, at_once, at_last) in [
+        ("Denied", true, true),
+        ("OverQuota", true, true),
+        ("Invalid", true, true),
+        ("NotFound", true, true),
+        ("HotLoop", true, true),
+        ("Throttled", false, true),
+        ("Unavailable", false, true),
+        ("ServerError", false, true),
+        ("Conflict", false, false),
+        ("AlreadyExists", false, false),
+        ("Unknown", false, false),
     ] {
-        assert_eq!(crate::execution::is_verdict(class), want, "{class}");
+        assert_eq!([0, 7, 8].map(|failures| is_verdict(class, failures)), [at_once, at_once, at_last], "{class}");
     }
+}
+
+#[test]
+fn dropped_fields_are_reported_once_and_end_with_an_answer_that_has_them() {
+    let scene = Scene::of(done(&web()));
+    let fields = ["/spec/a".to_owned(), "/spec/b".to_owned()];
+    let plan = dropped(&scene.seen(&Interpreter::default()), &fields, now());
+    let applied = conditions_of(&plan)[1];
+    assert_eq!((&*applied.status, &*applied.reason), ("False", "FieldsDropped"));
+    assert_eq!(
+        applied.message,
+        "the member keeps the object without /spec/a, /spec/b: update the definition of the kind there, or take the \
+         fields out of the template"
+    );
+    let after = scene.after(&plan);
+    assert_eq!(words(&dropped(&after.seen(&Interpreter::default()), &fields, now())), ["retry"]);
+    let plan = after.plan();
+    assert_eq!(words(&plan), ["create", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"]);
 }

@@ -5,10 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture, Served, ServedResource};
+use ironclad_apiserver::{Identity, RequestBody, ResponseBody, Route, RouteFuture, Served, ServedResource};
 use ironclad_seam::Clock;
 use ironclad_testkit::real::MetricsAnswers;
 use k8s_openapi::api::core::v1::Pod;
@@ -219,7 +218,7 @@ impl Route for Metrics {
         [RESOURCE, CUSTOM, EXTERNAL].contains(&group) && path.contains("/namespaces/")
     }
 
-    fn call(&self, request: Request<Bytes>, _: Identity) -> RouteFuture {
+    fn call(&self, request: Request<RequestBody>, _: Identity) -> RouteFuture {
         let own = self.clone();
         Box::pin(async move {
             let (code, body) = match own.respond(request.uri().path(), request.uri().query()).await {

@@ -1,5 +1,10 @@
 //! Explanation of the evictions of one binding: the decisions on them, taken again over the objects, beside what the
-//! leader reports.
+//! leader tells.
+
+mod objects;
+#[cfg(test)]
+mod tests;
+mod text;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,18 +19,20 @@ use ironclad_failover::{
     taint_manager::pre_scheduling_check::{Snapshot, candidates, has_target, peers, refusals},
     taint_manager::queue::Key,
     taint_manager::verdict::Verdict,
-    taint_manager::{Row, Waiting},
+    taint_manager::{Report, Row, Waiting},
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::eviction::NoTarget, targets};
-use ironclad_planning::{
+use ironclad_scheduling::Peers;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
     Fleet,
     schedule::{State, unasked_of},
 };
-use ironclad_scheduling::Peers;
-use jiff::Timestamp;
-use serde::Serialize;
 
-use crate::evictions::observe::{EvictionQueue, LeaderReport, Objects};
+pub use objects::Objects;
+pub use text::{next_episode, span};
 
 /// Most clusters that are named with what is against each.
 const REFUSED_MAX: usize = 5;
@@ -34,7 +41,7 @@ const TARGETS_MAX: usize = 5;
 
 /// The leader's judgement of bindings on faulty clusters, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Judged {
+pub enum Judged {
     /// It judges none, for this reason.
     Off(String),
     /// On these clusters whatever has no row stays; each with the beginning of its fault. In mode `observe` a row ends
@@ -50,14 +57,16 @@ pub(super) enum Judged {
 }
 
 impl Judged {
-    pub(super) fn of(leader: &LeaderReport) -> Self {
-        match &leader.report {
-            None if leader.is_off => Self::Off(leader.silence.clone()),
-            Some(report) if leader.is_whole() => {
+    /// By the leader's report, or the reason why it decides on no evictions at all.
+    #[must_use]
+    pub fn of(report: Option<&Report>, off: Option<&str>) -> Self {
+        match (report, off) {
+            (Some(report), _) => {
                 let since = report.episodes.iter().map(|one| (one.cluster.as_str().into(), one.since));
                 Self::Known { since: since.collect(), mode: report.mode }
             }
-            _ => Self::Unknown,
+            (None, Some(why)) => Self::Off(why.to_owned()),
+            (None, None) => Self::Unknown,
         }
     }
 
@@ -81,45 +90,54 @@ impl Judged {
 }
 
 /// The answer for one binding on one cluster.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
-    pub(super) binding: BindingKey,
-    pub(super) resource: String,
-    pub(super) cluster: ClusterName,
+pub struct Answer {
+    pub binding: BindingKey,
+    /// Its template.
+    pub resource: String,
+    pub cluster: ClusterName,
     /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves if its state in the queue is unknown; Left; Stays.
-    pub(super) state: String,
+    pub state: String,
     /// Decided from the objects, because no leader reports it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) rebuilt: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rebuilt: bool,
+    /// Position in the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) place: Option<usize>,
-    pub(super) because: String,
+    pub place: Option<usize>,
+    /// The taints, or the reason why it stays or has left.
+    pub because: String,
     /// The settings that count, if they are not those of now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) frozen: Option<String>,
+    pub frozen: Option<String>,
     /// Reason why it is parked, retried or held.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) waits_because: Option<String>,
+    pub waits_because: Option<String>,
+    /// Since when it waits, or when it left.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
+    /// Due time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) due: Option<Timestamp>,
+    pub due: Option<Timestamp>,
+    /// Expected time of the eviction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) expected: Option<Timestamp>,
+    pub expected: Option<Timestamp>,
+    /// `Gracefully` or `Directly`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) purge_mode: Option<String>,
+    pub purge_mode: Option<String>,
+    /// Clusters to which it can go, or the reason why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) target: Option<String>,
+    pub target: Option<String>,
     /// Clusters whose nodes say how many replicas of the target can start, and that were not asked for them.
     #[serde(skip)]
-    pub(super) unasked: BTreeSet<ClusterName>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) cancels: Vec<String>,
+    pub unasked: BTreeSet<ClusterName>,
+    /// What would keep it, or end its wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancels: Vec<String>,
 }
 
 /// The objects, and the decisions that follow from them.
-pub(super) struct Decisions<'a> {
+pub struct Decisions<'a> {
     clusters: &'a Clusters,
     bindings: BTreeMap<BindingKey, Binding>,
     /// `None` while gate `WorkloadAffinity` is off.
@@ -128,12 +146,13 @@ pub(super) struct Decisions<'a> {
     /// Account of the fleet's capacity, as a leader that starts now has it.
     state: State,
     evictions: Evictions,
-    pub(super) now: Timestamp,
+    now: Timestamp,
 }
 
 impl<'a> Decisions<'a> {
     /// Decides over the objects; the fleet has what is known of its capacity.
-    pub(super) fn of(seen: &'a Objects, fleet: &'a Fleet, flags: Flags, now: Timestamp) -> Self {
+    #[must_use]
+    pub fn of(seen: &'a Objects, fleet: &'a Fleet, flags: Flags, now: Timestamp) -> Self {
         Self {
             clusters: &seen.clusters,
             bindings: seen.bindings.iter().map(|binding| (binding.key(), binding.clone())).collect(),
@@ -155,13 +174,8 @@ impl<'a> Decisions<'a> {
 
 /// Explains one binding: an answer for each faulty cluster that it is on, and each that it was evicted from; with `all`
 /// also where it stays.
-pub(super) fn explain(
-    binding: &Binding,
-    decisions: &Decisions<'_>,
-    queue: &EvictionQueue,
-    judged: &Judged,
-    all: bool,
-) -> Vec<Answer> {
+#[must_use]
+pub fn explain(binding: &Binding, decisions: &Decisions<'_>, queue: &[Row], judged: &Judged, all: bool) -> Vec<Answer> {
     let Decisions { clusters, evictions, .. } = decisions;
     let spec = binding.spec();
     let resource = &spec.resource;
@@ -223,9 +237,7 @@ pub(super) fn explain(
     for target in &spec.clusters {
         let name = ClusterName::from(target.name.as_str());
         let Some(verdict) = evictions.verdict(&name, binding) else { continue };
-        let is_it = |row: &&Row| row.binding == key && row.cluster == name;
-        let reported = queue.reported.iter().find(is_it);
-        let row = reported.or_else(|| queue.rebuilt.iter().find(is_it));
+        let row = queue.iter().find(|row| row.binding == key && row.cluster == name);
         if let Judged::Off(why) = judged {
             answers.push(blank(&target.name, "Stays", why.clone()));
             continue;
@@ -270,7 +282,7 @@ pub(super) fn explain(
             (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
             (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
             answer.purge_mode = Some(row.purge_mode.clone());
-            answer.rebuilt = reported.is_none();
+            answer.rebuilt = row.rebuilt;
             answer.waits_because.clone_from(&row.because);
         }
         answers.push(answer);

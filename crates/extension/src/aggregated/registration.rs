@@ -1,4 +1,4 @@
-//! Registration of the metrics APIs behind a kube-apiserver: a Service, and an APIService for each version.
+//! Registration of APIs behind a kube-apiserver: a Service, and an APIService for each version.
 
 use ironclad_api::{labels, namespaces};
 use ironclad_runtime::Api;
@@ -12,39 +12,24 @@ use kube::{
     api::{DeleteParams, ObjectMeta, PostParams},
 };
 
-use super::address::Group;
+use super::ServedVersion;
 use crate::admission::{WebhookError, covers, failed};
 
-/// The Service that is made where none is named.
-const SERVICE: &str = "ironclad-metrics-adapter";
-const FIELD_MANAGER: &str = "ironclad-metrics-adapter";
-
-/// The Service by which a kube-apiserver finds the adapter.
+/// The Service by which a kube-apiserver finds a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AdapterService {
+pub enum ServerService {
     /// One that exists.
-    Named {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its port.
-        port: u16,
-    },
+    Named { namespace: String, name: String, port: u16 },
     /// One of type ExternalName that is made for this host and port.
-    Made {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-    },
+    Made { host: String, port: u16 },
 }
 
-impl AdapterService {
-    fn reference(&self) -> ServiceReference {
+impl ServerService {
+    /// The reference in APIServices of a server of this name.
+    fn reference(&self, server: &str) -> ServiceReference {
         let (namespace, name, port) = match self {
             Self::Named { namespace, name, port } => (namespace.as_str(), name.as_str(), *port),
-            Self::Made { port, .. } => (namespaces::SYSTEM, SERVICE, *port),
+            Self::Made { port, .. } => (namespaces::SYSTEM, server, *port),
         };
         ServiceReference {
             namespace: Some(namespace.to_owned()),
@@ -54,9 +39,8 @@ impl AdapterService {
     }
 
     /// The name that the certificate must have.
-    #[must_use]
-    pub fn server_name(&self) -> String {
-        let reference = self.reference();
+    pub(super) fn host_name(&self, server: &str) -> String {
+        let reference = self.reference(server);
         format!("{}.{}.svc", reference.name.unwrap_or_default(), reference.namespace.unwrap_or_default())
     }
 }
@@ -73,9 +57,13 @@ pub(super) enum Registered {
 }
 
 /// Makes the Service what it should be, if it is ours.
-pub(super) async fn register_service(client: &Client, service: &AdapterService) -> Result<(), WebhookError> {
-    let AdapterService::Made { host, port } = service else { return Ok(()) };
-    let what = || format!("Service {}/{SERVICE}", namespaces::SYSTEM);
+pub(super) async fn register_service(
+    client: &Client,
+    server: &'static str,
+    service: &ServerService,
+) -> Result<(), WebhookError> {
+    let ServerService::Made { host, port } = service else { return Ok(()) };
+    let what = || format!("Service {}/{server}", namespaces::SYSTEM);
     let api: Api<Service> = Api::namespaced(client.clone(), namespaces::SYSTEM);
     let spec = ServiceSpec {
         type_: Some("ExternalName".to_owned()),
@@ -87,19 +75,19 @@ pub(super) async fn register_service(client: &Client, service: &AdapterService) 
         }]),
         ..ServiceSpec::default()
     };
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-    let written = match api.get_opt(SERVICE).await.map_err(failed(what()))? {
+    let params = PostParams { field_manager: Some(server.into()), ..PostParams::default() };
+    let written = match api.get_opt(server).await.map_err(failed(what()))? {
         Some(mut existing) => {
             let json = |spec: &ServiceSpec| serde_json::to_value(spec).unwrap_or_default();
             if existing.spec.as_ref().is_some_and(|is| covers(&json(is), &json(&spec))) {
                 return Ok(());
             }
             existing.spec = Some(spec);
-            api.replace(SERVICE, &params, &existing).await
+            api.replace(server, &params, &existing).await
         }
         None => {
             let metadata = ObjectMeta {
-                name: Some(SERVICE.to_owned()),
+                name: Some(server.to_owned()),
                 labels: Some([(labels::SYSTEM.to_owned(), labels::TRUE.to_owned())].into()),
                 ..ObjectMeta::default()
             };
@@ -116,15 +104,15 @@ pub(super) async fn register_service(client: &Client, service: &AdapterService) 
 /// Makes the APIService of a version what it should be, unless somebody else serves that version.
 pub(super) async fn register_version(
     client: &Client,
-    group: Group,
-    version: &str,
-    service: &AdapterService,
+    server: &'static str,
+    version: ServedVersion,
+    service: &ServerService,
     bundle: &str,
 ) -> Result<Registered, WebhookError> {
-    let wanted = api_service(group, version, service, bundle);
+    let wanted = api_service(version, service.reference(server), bundle);
     let (api, name): (Api<APIService>, String) = (Api::all(client.clone()), wanted.name_any());
     let what = || format!("APIService {name}");
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+    let params = PostParams { field_manager: Some(server.into()), ..PostParams::default() };
     let written = match api.get_opt(&name).await.map_err(failed(what()))? {
         Some(existing) if !is_ours(&existing) => return Ok(Registered::Foreign),
         Some(mut existing) => {
@@ -148,8 +136,8 @@ pub(super) async fn register_version(
 }
 
 /// Deletes the APIService of a version, if it is ours.
-pub(super) async fn unregister_version(client: &Client, group: Group, version: &str) -> Result<(), WebhookError> {
-    let (api, name): (Api<APIService>, String) = (Api::all(client.clone()), name_of(group, version));
+pub(super) async fn unregister_version(client: &Client, version: ServedVersion) -> Result<(), WebhookError> {
+    let (api, name): (Api<APIService>, String) = (Api::all(client.clone()), name_of(version));
     let what = || format!("APIService {name}");
     match api.get_opt(&name).await.map_err(failed(what()))? {
         Some(existing) if is_ours(&existing) => {
@@ -165,8 +153,8 @@ pub(super) async fn unregister_version(client: &Client, group: Group, version: &
     }
 }
 
-fn name_of(group: Group, version: &str) -> String {
-    format!("{version}.{}", group.name())
+fn name_of(version: ServedVersion) -> String {
+    format!("{}.{}", version.version, version.group)
 }
 
 fn is_ours(existing: &APIService) -> bool {
@@ -182,22 +170,22 @@ fn availability(existing: &APIService) -> Registered {
     }
 }
 
-fn api_service(group: Group, version: &str, service: &AdapterService, bundle: &str) -> APIService {
-    let (group_priority, version_priority) = group.priority();
+fn api_service(version: ServedVersion, service: ServiceReference, bundle: &str) -> APIService {
+    let (group_priority, version_priority) = version.priority;
     let number = |priority: u32| i32::try_from(priority).unwrap_or(i32::MAX);
     APIService {
         metadata: ObjectMeta {
-            name: Some(name_of(group, version)),
+            name: Some(name_of(version)),
             labels: Some([(labels::SYSTEM.to_owned(), labels::TRUE.to_owned())].into()),
             ..ObjectMeta::default()
         },
         spec: Some(APIServiceSpec {
-            group: Some(group.name().to_owned()),
-            version: Some(version.to_owned()),
+            group: Some(version.group.to_owned()),
+            version: Some(version.version.to_owned()),
             group_priority_minimum: number(group_priority),
             version_priority: number(version_priority),
             ca_bundle: Some(ByteString(bundle.as_bytes().to_vec())),
-            service: Some(service.reference()),
+            service: Some(service),
             insecure_skip_tls_verify: None,
         }),
         status: None,

@@ -20,15 +20,11 @@ use ironclad_failover::{
     taint_manager::{Row, Waiting},
 };
 use ironclad_fleet::{Binding, ClusterName};
-use ironclad_planning::{Fleet, Settings};
 use ironclad_scheduling::estimator::{Index, Node};
 use jiff::Timestamp;
 
-use super::{
-    explanation::{Answer, Decisions, Judged, explain},
-    is_named, names_of,
-};
-use crate::evictions::observe::{EvictionQueue, Objects};
+use super::*;
+use crate::Settings;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -93,13 +89,13 @@ fn world(effect: &str, binding: ResourceBinding) -> Objects {
 }
 
 /// Answers about the first binding, with what is known of the capacity of the fleet.
-fn answers_with(seen: &Objects, fleet: &Fleet, queue: &EvictionQueue, judged: &Judged) -> Vec<Answer> {
+fn answers_with(seen: &Objects, fleet: &Fleet, queue: &[Row], judged: &Judged) -> Vec<Answer> {
     let mut decisions = Decisions::of(seen, fleet, Flags::default(), at(1_010));
     decisions.now = at(1_000);
     explain(&seen.bindings[0], &decisions, queue, judged, true)
 }
 
-fn answers(seen: &Objects, queue: &EvictionQueue) -> Vec<Answer> {
+fn answers(seen: &Objects, queue: &[Row]) -> Vec<Answer> {
     answers_with(seen, &seen.fleet(&Settings::default()), queue, &Judged::Unknown)
 }
 
@@ -112,7 +108,7 @@ fn bindings_are_told_as_the_leader_judged_them() {
     let leaves = || world(NO_EXECUTE, binding());
     let stays = || world(PREFER_NO_EXECUTE, binding());
     let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
-    let row = leaves().decisions(Flags::default(), at(1_010)).report(now).rows.remove(0);
+    let row = leaves().decisions(Flags::default(), at(1_010)).rows(now).remove(0);
     let off = || Judged::Off("no evictions are decided: feature gate Failover is off".into());
     let limit = Row { state: Waiting::Held, because: Some("--max-evictions-per-episode".into()), ..row.clone() };
     for (name, seen, row, judged, state, want) in [
@@ -147,7 +143,7 @@ fn bindings_are_told_as_the_leader_judged_them() {
         ("no leader reports", leaves(), None, Judged::Unknown, "Leaves", "because  k:NoExecute"),
         ("held", leaves(), Some(&limit), known(Mode::Enforce), "Held", "try      remove the evicting taints of"),
     ] {
-        let queue = EvictionQueue { reported: row.cloned().into_iter().collect(), ..EvictionQueue::default() };
+        let queue: Vec<Row> = row.cloned().into_iter().collect();
         let answers = answers_with(&seen, &seen.fleet(&Settings::default()), &queue, &judged);
         let text = answers[0].text(at(1_012));
         assert_eq!((answers.len(), answers[0].state.as_str()), (1, state), "{name}: {text}");
@@ -203,7 +199,7 @@ fn room_of_targets_is_that_of_the_account_that_decides() {
         ("an estimator over gRPC limits it", limited(told(5), Some(1)), " (room for 1 of 2 replicas)", "member3"),
         ("one without opinion does not", limited(told(5), None), "", "member3"),
     ] {
-        let answer = answers_with(&seen, &fleet, &EvictionQueue::default(), &Judged::Unknown).remove(0);
+        let answer = answers_with(&seen, &fleet, &[], &Judged::Unknown).remove(0);
         let want = format!("member2{want}, member3 (room for 0 of 2 replicas)");
         assert_eq!(answer.target.as_deref(), Some(&*want), "{name}");
         let names: Vec<String> = answer.unasked.iter().map(ToString::to_string).collect();
@@ -217,7 +213,7 @@ fn clusters_that_can_not_take_it_are_named_with_the_reason() {
     for (name, cluster) in [cluster("member2", "False", None), cluster("member3", "True", Some("NoSchedule"))] {
         seen.clusters.insert(name, cluster);
     }
-    let answer = answers(&seen, &EvictionQueue::default()).remove(0);
+    let answer = answers(&seen, &[]).remove(0);
     let want = "none: no other cluster that the affinity chooses can take it (member2 is not ready; member3 had untolerated taint {k:NoSchedule})";
     assert_eq!(answer.target.as_deref(), Some(want));
 }
@@ -245,7 +241,7 @@ fn groups_of_workloads_are_asked() {
         seen.bindings = vec![grouped("one", "member1"), grouped("other", other_on)];
         let fleet = seen.fleet(&Settings::default());
         let decisions = Decisions::of(&seen, &fleet, flags(), at(1_010));
-        let answers = explain(&seen.bindings[0], &decisions, &EvictionQueue::default(), &Judged::Unknown, true);
+        let answers = explain(&seen.bindings[0], &decisions, &[], &Judged::Unknown, true);
         assert_eq!(answers[0].target.as_deref(), Some(want), "{name}");
     }
 }
@@ -255,10 +251,9 @@ fn evictions_are_explained() {
     let seen = world(NO_EXECUTE, binding());
     let evictions = seen.decisions(Flags::default(), at(1_010));
     let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
-    let mut report = evictions.report(now);
-    report.rows[0].expected = Some(at(1_052));
-    let reported = EvictionQueue { reported: report.rows, ..EvictionQueue::default() };
-    let text = answers(&seen, &reported)[0].text(at(1_012));
+    let mut rows = evictions.rows(now);
+    rows[0].expected = Some(at(1_052));
+    let text = answers(&seen, &rows)[0].text(at(1_012));
     assert_eq!(
         text,
         "shop/web-deployment (apps/v1 Deployment web) leaves member1
@@ -272,13 +267,13 @@ fn evictions_are_explained() {
   cancel   `ironclad failover pause` holds it
 "
     );
-    let alone = &answers(&seen, &EvictionQueue::default())[0];
+    let alone = &answers(&seen, &[])[0];
     assert_eq!(
         (alone.state.as_str(), alone.place, alone.expected),
         ("Leaves", None, None),
         "position and time are known by the leader only"
     );
-    let by_objects = EvictionQueue { rebuilt: seen.rows(Flags::default(), at(1_010)), ..EvictionQueue::default() };
+    let by_objects = seen.rows(Flags::default(), at(1_010));
     let rebuilt = &answers(&seen, &by_objects)[0];
     assert_eq!(
         (rebuilt.state.as_str(), rebuilt.place, rebuilt.expected, rebuilt.rebuilt),
@@ -286,17 +281,17 @@ fn evictions_are_explained() {
         "a new leader warms up for 40 s"
     );
     let text = rebuilt.text(at(1_012));
-    assert!(text.contains("  state    Queued, position 1 (by the objects; no leader reports)\n"), "{text}");
+    assert!(text.contains("  state    Queued, position 1 (by the objects; the leader was not asked)\n"), "{text}");
 }
 
 #[test]
 fn bindings_that_are_not_evicted_are_explained() {
-    let stays = answers(&world(PREFER_NO_EXECUTE, binding()), &EvictionQueue::default());
+    let stays = answers(&world(PREFER_NO_EXECUTE, binding()), &[]);
     assert_eq!(stays[0].state, "Stays");
     assert!(stays[0].text(at(0)).contains("has no failover.cluster"), "{}", stays[0].text(at(0)));
     let mut nowhere = binding();
     nowhere.spec.placement.as_mut().unwrap().spread_constraints[0].min_groups = 3;
-    let answers = answers(&world(NO_EXECUTE, nowhere), &EvictionQueue::default());
+    let answers = answers(&world(NO_EXECUTE, nowhere), &[]);
     assert_eq!(answers[0].target.as_deref(), Some("none: its spread constraint wants 3 groups by cluster, left: 2"));
 }
 
@@ -311,7 +306,7 @@ fn finished_evictions_are_explained() {
         producer: PRODUCER_TAINT_MANAGER.into(),
         ..GracefulEvictionTask::default()
     }];
-    let text = answers(&world(NO_EXECUTE, left.clone()), &EvictionQueue::default())[0].text(at(0));
+    let text = answers(&world(NO_EXECUTE, left.clone()), &[])[0].text(at(0));
     assert!(text.starts_with("shop/web-deployment (apps/v1 Deployment web) has left member1\n  because  TaintUntolerated: taints k:NoExecute\n"), "{text}");
     let strategy = ReplicaSchedulingStrategy {
         replica_scheduling_type: Some(ReplicaSchedulingType::Divided),
@@ -320,27 +315,7 @@ fn finished_evictions_are_explained() {
     left.spec.placement = Some(Placement { replica_scheduling: Some(strategy), ..Placement::default() }.into());
     left.spec.clusters = vec![TargetCluster { name: "member2".into(), replicas: 1, components: vec![] }];
     left.spec.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Directly);
-    let text = answers(&world(NO_EXECUTE, left), &EvictionQueue::default())[0].text(at(0));
+    let text = answers(&world(NO_EXECUTE, left), &[])[0].text(at(0));
     assert!(text.contains("taints k:NoExecute; 1 replica stays until others have room\n"), "{text}");
     assert!(text.contains("member1 recovers, or another cluster can take it"), "{text}");
-}
-
-#[test]
-fn bindings_are_found_by_their_own_or_their_templates_name() {
-    let bound = Binding::from(Arc::new(binding()));
-    for (name, want) in [
-        ("web-deployment", true),
-        ("deployment/web", true),
-        ("Deployments/web", true),
-        ("deploy/web", true),
-        ("sts/web", false),
-        ("deployment/db", false),
-        ("deployments.apps/web", true),
-        ("web", false),
-    ] {
-        assert_eq!(is_named(&bound, name), want, "{name}");
-    }
-    let words = |given: &[&str]| names_of(&given.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-    assert_eq!(words(&["deployment", "web"]), ["deployment/web"]);
-    assert_eq!(words(&["web-deployment", "db-statefulset"]), ["web-deployment", "db-statefulset"]);
 }

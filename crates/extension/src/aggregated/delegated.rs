@@ -24,7 +24,7 @@ use rustls::{
 use tokio::time::Instant;
 use x509_parser::prelude::FromDer as _;
 
-use super::address::Attributes;
+use super::attributes::Attributes;
 use crate::{
     forward::{AUTHENTICATION, KUBE_SYSTEM},
     tls::{self, InUse, Peer},
@@ -42,6 +42,8 @@ const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
+/// Name in the certificates that replicas of a server show each other.
+pub(super) const REPLICA: &str = "ironclad-replica";
 
 /// A user, as the control plane knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +77,8 @@ struct Trust {
     clients: Option<Arc<dyn ClientCertVerifier>>,
     /// Verifies certificates of the proxy.
     proxies: Option<Arc<dyn ClientCertVerifier>>,
+    /// Verifies certificates of other replicas of this server.
+    replicas: Option<Arc<dyn ClientCertVerifier>>,
     /// Names that a proxy may have; empty for any.
     allowed_names: Vec<String>,
     user_headers: Vec<String>,
@@ -91,6 +95,9 @@ type Answers<K, V> = Mutex<BTreeMap<K, (V, Instant)>>;
 pub(super) struct Delegated {
     client: Client,
     clock: Clock,
+    certificate: Arc<InUse>,
+    /// The ConfigMap's data, and the authority of this server's replicas.
+    authorities: Mutex<(BTreeMap<String, String>, String)>,
     trust: RwLock<Arc<Trust>>,
     tokens: Answers<String, Option<User>>,
     rights: Answers<(User, Attributes, String), Result<(), String>>,
@@ -102,21 +109,19 @@ impl Delegated {
         let delegated = Arc::new(Self {
             client: client.clone(),
             clock: seam.clock.clone(),
+            certificate,
+            authorities: Mutex::default(),
             trust: RwLock::default(),
             tokens: Mutex::default(),
             rights: Mutex::default(),
         });
-        *delegated.trust.write() = Arc::new(Trust::read(&BTreeMap::new(), &certificate)?);
+        delegated.update(|_| {})?;
         let maps: Informer<ConfigMap> = Informer::new(&[]);
-        let (weak, own) = (Arc::downgrade(&delegated), certificate);
+        let weak = Arc::downgrade(&delegated);
         maps.on_change(move |change| {
             let data = change.new.as_ref().and_then(|map| map.data.clone()).unwrap_or_default();
-            match (weak.upgrade(), Trust::read(&data, &own)) {
-                (Some(delegated), Ok(trust)) => *delegated.trust.write() = Arc::new(trust),
-                (Some(_), Err(why)) => {
-                    tracing::warn!(why, "ConfigMap {KUBE_SYSTEM}/{AUTHENTICATION} can't be used");
-                }
-                (None, _) => {}
+            if let Some(Err(why)) = weak.upgrade().map(|delegated| delegated.update(|(map, _)| *map = data)) {
+                tracing::warn!(why, "ConfigMap {KUBE_SYSTEM}/{AUTHENTICATION} can't be used");
             }
         });
         let scope = WatchScope { labels: None, fields: Some(format!("metadata.name={AUTHENTICATION}")) };
@@ -128,10 +133,30 @@ impl Delegated {
         if delegated.trust.read().proxies.is_none() {
             tracing::warn!(
                 "ConfigMap {KUBE_SYSTEM}/{AUTHENTICATION} names no authority of a proxy: start the kube-apiserver with its flags \
-                 --requestheader-* and --proxy-client-*, or it can't say who asks for metrics"
+                 --requestheader-* and --proxy-client-*, or it can't say who asks"
             );
         }
         Ok(delegated)
+    }
+
+    /// Trusts this authority for the certificates of other replicas.
+    pub(super) fn trust_replicas(&self, bundle: &str) -> Result<(), String> {
+        self.update(|(_, replicas)| bundle.clone_into(replicas))
+    }
+
+    fn update(&self, change: impl FnOnce(&mut (BTreeMap<String, String>, String))) -> Result<(), String> {
+        let mut authorities = self.authorities.lock();
+        let mut changed = authorities.clone();
+        change(&mut changed);
+        *self.trust.write() = Arc::new(Trust::read(&changed.0, &changed.1, &self.certificate)?);
+        *authorities = changed;
+        Ok(())
+    }
+
+    /// True if the client is another replica of this server, which has checked who asks.
+    pub(super) fn is_replica(&self, peer: &Peer) -> bool {
+        let trust = self.trust.read().clone();
+        trust.name_of(&trust.replicas, peer, unix_time(&self.clock)).is_some_and(|(name, _)| name == REPLICA)
     }
 
     /// The present TLS settings.
@@ -257,21 +282,24 @@ fn keep<K: Ord, V>(answers: &Answers<K, V>, key: K, value: V, now: Instant) {
 }
 
 impl Trust {
-    /// Reads the data of the ConfigMap. Authorities that are missing verify nothing.
-    fn read(data: &BTreeMap<String, String>, certificate: &Arc<InUse>) -> Result<Self, String> {
+    /// Reads the data of the ConfigMap, and the authority of replicas. Authorities that are missing verify nothing.
+    fn read(data: &BTreeMap<String, String>, replicas: &str, certificate: &Arc<InUse>) -> Result<Self, String> {
         let list = |key: &str| -> Vec<String> {
             data.get(key).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
         };
-        let authorities = |key: &str| -> Result<Vec<CertificateDer<'static>>, String> {
-            let pem = data.get(key).map(String::as_bytes).unwrap_or_default();
-            CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|e| format!("key {key}: {e}"))
+        let of_pem = |name: &str, pem: &str| -> Result<Vec<CertificateDer<'static>>, String> {
+            let all = CertificateDer::pem_slice_iter(pem.as_bytes());
+            all.collect::<Result<_, _>>().map_err(|e| format!("key {name}: {e}"))
         };
+        let authorities = |key: &str| of_pem(key, data.get(key).map(String::as_str).unwrap_or_default());
         let (clients, proxies) = (authorities("client-ca-file")?, authorities("requestheader-client-ca-file")?);
-        let any: Vec<_> = clients.iter().chain(&proxies).cloned().collect();
+        let replicas = of_pem("ca-bundle.crt", replicas)?;
+        let any: Vec<_> = clients.iter().chain(&proxies).chain(&replicas).cloned().collect();
         Ok(Self {
             tls: Some(Arc::new(tls::server_config(certificate.clone(), verifier(any)?).map_err(|e| e.to_string())?)),
             clients: verifier(clients)?,
             proxies: verifier(proxies)?,
+            replicas: verifier(replicas)?,
             allowed_names: list("requestheader-allowed-names"),
             user_headers: list("requestheader-username-headers"),
             uid_headers: list("requestheader-uid-headers"),
@@ -354,7 +382,7 @@ mod tests {
             ("requestheader-extra-headers-prefix", json!(["X-Remote-Extra-"])),
         ];
         let data = data.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect();
-        let trust = Trust::read(&data, &Arc::default()).unwrap();
+        let trust = Trust::read(&data, "", &Arc::default()).unwrap();
         let user = trust.user_in(&headers(&[
             ("x-remote-user", "ann"),
             ("x-remote-group", "devs"),
@@ -394,7 +422,7 @@ mod tests {
             ("requestheader-client-ca-file", proxies.certificate.clone()),
         ];
         let data = data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        let trust = Trust::read(&data, &Arc::default()).unwrap();
+        let trust = Trust::read(&data, "", &Arc::default()).unwrap();
         let peer = |authority: &pki::Pair, name| -> Peer {
             let made = pki::client_certificate(authority, name, 10, &seam).unwrap();
             Arc::new(vec![CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap()])
@@ -407,6 +435,6 @@ mod tests {
         assert_eq!(name(&trust.clients, &proxy), None);
         assert_eq!(name(&trust.clients, &Arc::new(vec![])), None, "no certificate");
         let wrong = [("client-ca-file".to_owned(), "-----BEGIN CERTIFICATE-----\n!".to_owned())].into();
-        assert!(Trust::read(&wrong, &Arc::default()).is_err());
+        assert!(Trust::read(&wrong, "", &Arc::default()).is_err());
     }
 }

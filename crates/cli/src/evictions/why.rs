@@ -1,20 +1,18 @@
 //! `ironclad why evicted`: evictions with their cause, position in the queue and expected time, and what would cancel
 //! them.
-mod explanation;
-#[cfg(test)]
-mod tests;
-mod text;
 
 use std::collections::BTreeSet;
 
 use anyhow::bail;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use ironclad_fleet::{Binding, BindingKey};
-use ironclad_planning::Fleet;
+use ironclad_planning::{
+    Fleet,
+    evicted::{Answer, Decisions, Judged, explain},
+};
 use ironclad_seam::Clock;
 use kube::Client;
 
-use self::explanation::{Answer, Decisions, Judged, explain};
 use super::{
     observe::{eviction_queue, leader_report, objects},
     show,
@@ -68,11 +66,11 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         }
     }
     let wanted = |binding: &&Binding| names.is_empty() || names.iter().any(|name| is_named(binding, name));
-    let judged = Judged::of(&leader);
+    let judged = Judged::of(leader.report.as_ref(), leader.is_off.then_some(leader.silence.as_str()));
     let explained = |fleet: &Fleet| -> Vec<Answer> {
         let decisions = Decisions::of(&seen, fleet, leader.flags(), now);
         let wanted = seen.bindings.iter().filter(wanted);
-        wanted.flat_map(|binding| explain(binding, &decisions, &queue, &judged, !names.is_empty())).collect()
+        wanted.flat_map(|binding| explain(binding, &decisions, &queue.rows, &judged, !names.is_empty())).collect()
     };
     let fleet = seen.fleet(&leader.settings);
     let mut answers = explained(&fleet);
@@ -154,4 +152,38 @@ fn is_named(binding: &Binding, name: &str) -> bool {
         is_word_for(kind, &resource.kind) && resource.name == name
     });
     by_template || binding.metadata().name.as_deref() == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ironclad_api::work::ResourceBinding;
+
+    use super::*;
+
+    #[test]
+    fn bindings_are_found_by_their_own_or_their_templates_name() {
+        let binding: ResourceBinding = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "web-deployment", "namespace": "shop"},
+            "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"}},
+        }))
+        .unwrap();
+        let bound = Binding::from(Arc::new(binding));
+        for (name, want) in [
+            ("web-deployment", true),
+            ("deployment/web", true),
+            ("Deployments/web", true),
+            ("deploy/web", true),
+            ("sts/web", false),
+            ("deployment/db", false),
+            ("deployments.apps/web", true),
+            ("web", false),
+        ] {
+            assert_eq!(is_named(&bound, name), want, "{name}");
+        }
+        let words = |given: &[&str]| names_of(&given.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(words(&["deployment", "web"]), ["deployment/web"]);
+        assert_eq!(words(&["web-deployment", "db-statefulset"]), ["web-deployment", "db-statefulset"]);
+    }
 }

@@ -1,23 +1,26 @@
 //! API group `explain.ironclad.io`: state in the leader's memory, read-only and never stored
 //! (specification/operations.md 4.4).
 //!
-//! In `up` it is a route in front of the embedded server, behind its authentication and RBAC, and reads from the
-//! controllers at the time of the request. `run` has no server to mount it on: there, CLI verbs read the ConfigMap in
-//! which the leader reports (docs/decisions/0012).
+//! It is read from the controllers at the time of the request. In `up` it is a route in front of the embedded server,
+//! behind its authentication and RBAC; `run` serves it behind the kube-apiserver ([`serve_explain`]), and replicas that
+//! do not lead pass requests on to the leader.
+
+mod serve;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
+use http::{HeaderValue, Method, Request, Response, header::CONTENT_TYPE};
+use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody, Route, RouteFuture};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
 use ironclad_planning::leader::{Configuration, EstimatorAnswer, QueuedBinding};
 use serde_json::{Value, json};
 
-/// The group.
+use crate::aggregated::failure;
+
+pub use serve::{Leads, serve_explain};
+
 pub const GROUP: &str = "explain.ironclad.io";
-/// Its one version.
 pub const VERSION: &str = "v1alpha1";
 
 /// Source of the leader's state.
@@ -25,8 +28,8 @@ pub trait Leader: Send + Sync {
     /// The rate in force and why, and everything that waits in order; `None` while no evictions are decided.
     fn evictions(&self) -> Option<(Report, Vec<Row>)>;
 
-    /// The bindings that wait for the scheduler, in order.
-    fn scheduling_queue(&self) -> Vec<QueuedBinding>;
+    /// The bindings that wait for the scheduler, in order; `None` while it does not run in this process.
+    fn scheduling_queue(&self) -> Option<Vec<QueuedBinding>>;
 
     /// The last round of a FederatedHPA, as JSON; `None` if it has not been evaluated.
     fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value>;
@@ -39,7 +42,8 @@ pub trait Leader: Send + Sync {
     fn configuration(&self) -> Option<Configuration>;
 }
 
-/// The route.
+/// The route. Cheap to clone.
+#[derive(Clone)]
 pub struct Explain(Arc<dyn Leader>);
 
 impl Explain {
@@ -49,102 +53,98 @@ impl Explain {
         Self(leader)
     }
 
-    fn answer(&self, method: &Method, path: &str, query: &str) -> (StatusCode, Value) {
-        if method != Method::GET {
-            return status(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "MethodNotAllowed",
-                "what the leader knows can only be read",
-            );
-        }
-        let version = format!("{GROUP}/{VERSION}");
-        let place = path.trim_end_matches('/').strip_prefix("/apis/explain.ironclad.io").unwrap_or_default();
-        let evictions = || {
-            self.0.evictions().ok_or_else(|| {
-                let message = "no evictions are decided: feature gate Failover is off, or controller taint-manager is";
-                status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
-            })
-        };
-        let list =
-            |kind: &str, items: Value| json!({ "apiVersion": version, "kind": kind, "metadata": {}, "items": items });
-        match place {
-            "" => (StatusCode::OK, group(&version)),
-            "/v1alpha1" => (StatusCode::OK, resources(&version)),
-            "/v1alpha1/evictions" => match evictions() {
-                Ok((_, rows)) => (StatusCode::OK, list("EvictionList", json!(rows))),
-                Err(none) => none,
-            },
-            "/v1alpha1/evictionrate" => match evictions() {
-                Ok((report, _)) => {
-                    let mut object = json!(report);
-                    if let Some(fields) = object.as_object_mut() {
-                        fields.remove("rows");
-                        fields.insert("apiVersion".to_owned(), version.into());
-                        fields.insert("kind".to_owned(), "EvictionRate".into());
-                    }
-                    (StatusCode::OK, object)
-                }
-                Err(none) => none,
-            },
-            "/v1alpha1/configuration" => match self.0.configuration() {
-                Some(configuration) => {
-                    let mut object = json!(configuration);
-                    if let Some(fields) = object.as_object_mut() {
-                        fields.insert("apiVersion".to_owned(), version.into());
-                        fields.insert("kind".to_owned(), "Configuration".into());
-                    }
-                    (StatusCode::OK, object)
-                }
-                None => {
-                    let message = "no controllers run in this process: another one leads";
-                    status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
-                }
-            },
-            "/v1alpha1/estimates" => match binding_of(query) {
-                Some(binding) => (StatusCode::OK, list("EstimateList", json!(self.0.estimates(&binding)))),
-                None => {
-                    let message = "estimates are those of one binding: ask with ?binding=NAMESPACE/NAME";
-                    status(StatusCode::BAD_REQUEST, "BadRequest", message)
-                }
-            },
-            "/v1alpha1/schedulingqueue" => (StatusCode::OK, list("SchedulingQueue", json!(self.0.scheduling_queue()))),
-            _ => self.autoscaler(place).unwrap_or_else(|| {
-                status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
-            }),
+    fn respond<B>(&self, request: &Request<B>) -> Response<ResponseBody> {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        match self.answer(request.method(), path, query) {
+            Ok(body) => {
+                let mut response = Response::new(ResponseBody::full(body.to_string()));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
+            }
+            Err(error) => failure(&error),
         }
     }
-}
 
-impl Explain {
-    /// Answers `namespaces/NAMESPACE/autoscalers/NAME`; `None` if that is not the place.
-    fn autoscaler(&self, place: &str) -> Option<(StatusCode, Value)> {
-        let parts: Vec<&str> = place.strip_prefix("/v1alpha1/namespaces/")?.split('/').collect();
-        let [namespace, "autoscalers", name] = parts.as_slice() else { return None };
-        let Some(mut report) = self.0.autoscaler(namespace, name) else {
-            let message = format!("FederatedHPA {namespace}/{name} has not been evaluated by this leader");
-            return Some(status(StatusCode::NOT_FOUND, "NotFound", &message));
-        };
-        if let Some(fields) = report.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), format!("{GROUP}/{VERSION}").into());
-            fields.insert("kind".to_owned(), "Autoscaler".into());
+    fn answer(&self, method: &Method, path: &str, query: &str) -> Result<Value, ApiError> {
+        if method != Method::GET {
+            return Err(ApiError::new(405, "MethodNotAllowed", "what the leader knows can only be read"));
         }
-        Some((StatusCode::OK, report))
+        let place = place_of(path).unwrap_or_default().trim_end_matches('/');
+        if let Some(discovery) = discovery(place) {
+            return Ok(discovery);
+        }
+        let evictions = || {
+            let message = "no evictions are decided: feature gate Failover is off, or controller taint-manager is";
+            self.0.evictions().ok_or_else(|| unavailable(message))
+        };
+        let Some(what) = place.strip_prefix("/v1alpha1/") else { return Err(ApiError::no_resource()) };
+        match what.split('/').collect::<Vec<_>>().as_slice() {
+            ["evictions"] => Ok(list("EvictionList", json!(evictions()?.1))),
+            ["evictionrate"] => Ok(object("EvictionRate", json!(evictions()?.0))),
+            ["configuration"] => {
+                let message = "no controllers run in this process: another one leads";
+                let configuration = self.0.configuration().ok_or_else(|| unavailable(message))?;
+                Ok(object("Configuration", json!(configuration)))
+            }
+            ["estimates"] => {
+                let message = "estimates are those of one binding: ask with ?binding=NAMESPACE/NAME";
+                let binding = binding_of(query).ok_or_else(|| ApiError::bad_request(message))?;
+                Ok(list("EstimateList", json!(self.0.estimates(&binding))))
+            }
+            ["schedulingqueue"] => {
+                let message = "the scheduler does not run in this process: --controllers leaves it out";
+                let queue = self.0.scheduling_queue().ok_or_else(|| unavailable(message))?;
+                Ok(list("SchedulingQueue", json!(queue)))
+            }
+            ["namespaces", namespace, "autoscalers", name] => {
+                let message = || format!("FederatedHPA {namespace}/{name} has not been evaluated by this leader");
+                let report = self.0.autoscaler(namespace, name);
+                Ok(object("Autoscaler", report.ok_or_else(|| ApiError::new(404, "NotFound", message()))?))
+            }
+            _ => Err(ApiError::no_resource()),
+        }
     }
 }
 
 impl Route for Explain {
     fn takes(&self, path: &str) -> bool {
-        path.strip_prefix("/apis/explain.ironclad.io").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        place_of(path).is_some()
     }
 
-    fn call(&self, request: Request<Bytes>, _identity: Identity) -> RouteFuture {
-        let (code, body) =
-            self.answer(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
-        let mut response = Response::new(ResponseBody::full(body.to_string()));
-        *response.status_mut() = code;
-        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-        Box::pin(std::future::ready(response))
+    fn call(&self, request: Request<RequestBody>, _identity: Identity) -> RouteFuture {
+        Box::pin(std::future::ready(self.respond(&request)))
     }
+}
+
+/// The path behind that of the group; `None` for one of another group.
+fn place_of(path: &str) -> Option<&str> {
+    path.strip_prefix("/apis/explain.ironclad.io").filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The documents that any process answers, leader or not.
+fn discovery(place: &str) -> Option<Value> {
+    let version = format!("{GROUP}/{VERSION}");
+    match place {
+        "" => Some(group(&version)),
+        "/v1alpha1" => Some(resources(&version)),
+        _ => None,
+    }
+}
+
+fn unavailable(message: &str) -> ApiError {
+    ApiError::new(503, "ServiceUnavailable", message)
+}
+
+fn object(kind: &str, mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), format!("{GROUP}/{VERSION}").into());
+        fields.insert("kind".to_owned(), kind.into());
+    }
+    object
+}
+
+fn list(kind: &str, items: Value) -> Value {
+    object(kind, json!({ "metadata": {}, "items": items }))
 }
 
 /// The binding that a query names: `NAMESPACE/NAME`, or `/NAME` for one without a namespace.
@@ -171,12 +171,6 @@ fn resources(version: &str) -> Value {
         one("autoscalers", "Autoscaler", true),
     ];
     json!({ "apiVersion": "v1", "kind": "APIResourceList", "groupVersion": version, "resources": all })
-}
-
-fn status(code: StatusCode, reason: &str, message: &str) -> (StatusCode, Value) {
-    let body = json!({ "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-        "reason": reason, "message": message, "code": code.as_u16() });
-    (code, body)
 }
 
 #[cfg(test)]
@@ -215,9 +209,10 @@ mod tests {
             if &*binding.name == "web" { vec![answer] } else { Vec::new() }
         }
 
-        fn scheduling_queue(&self) -> Vec<QueuedBinding> {
+        fn scheduling_queue(&self) -> Option<Vec<QueuedBinding>> {
+            self.0.as_ref()?;
             let binding = BindingKey { namespace: "shop".into(), name: "web".into() };
-            vec![QueuedBinding {
+            Some(vec![QueuedBinding {
                 binding,
                 position: 1,
                 priority: 0,
@@ -226,7 +221,7 @@ mod tests {
                 wait_ms: Some(20),
                 attempts: 2,
                 message: None,
-            }]
+            }])
         }
     }
 
@@ -238,6 +233,7 @@ mod tests {
             cluster: "m1".into(),
             state: taint_manager::Waiting::Queued,
             position: Some(1),
+            rebuilt: false,
             since: None,
             due: Timestamp::UNIX_EPOCH,
             causes: vec!["k:NoExecute".into()],
@@ -254,7 +250,6 @@ mod tests {
             (&on, Method::GET, "/v1alpha1/evictions", 200, "/items/0/binding/name", json!("web")),
             (&on, Method::GET, "/v1alpha1/evictions/", 200, "/kind", json!("EvictionList")),
             (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/state", json!("held")),
-            (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/rows", Value::Null),
             (&on, Method::GET, "/v1alpha1/schedulingqueue", 200, "/items/0/waitMs", json!(20)),
             (&on, Method::GET, "/v1alpha1/configuration", 200, "/kind", json!("Configuration")),
             (&on, Method::GET, "/v1alpha1/configuration", 200, "/scheduler/schedulerName", json!("default-scheduler")),
@@ -268,12 +263,13 @@ mod tests {
             (&on, Method::POST, "/v1alpha1/evictions", 405, "/reason", json!("MethodNotAllowed")),
             (&on, Method::GET, "/v1alpha1/others", 404, "/reason", json!("NotFound")),
             (&off, Method::GET, "/v1alpha1/evictions", 503, "/reason", json!("ServiceUnavailable")),
-            (&off, Method::GET, "/v1alpha1/schedulingqueue", 200, "/kind", json!("SchedulingQueue")),
+            (&off, Method::GET, "/v1alpha1/schedulingqueue", 503, "/reason", json!("ServiceUnavailable")),
         ] {
             let (path, query) = path.split_once('?').unwrap_or((path, ""));
-            let (status, body) = explain.answer(&method, &format!("/apis/explain.ironclad.io{path}"), query);
+            let answer = explain.answer(&method, &format!("/apis/explain.ironclad.io{path}"), query);
+            let (status, body) = answer.map_or_else(|error| (error.code, error.status()), |body| (200, body));
             let got = body.pointer(pointer).cloned().unwrap_or_default();
-            assert_eq!((status.as_u16(), got), (code, want), "{method} {path}: {body}");
+            assert_eq!((status, got), (code, want), "{method} {path}: {body}");
         }
     }
 

@@ -1,0 +1,64 @@
+//! The parts of a request that are authorized.
+
+use percent_encoding::percent_decode_str;
+
+/// Group, resource and name that a path means.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Attributes {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) namespace: String,
+    pub(super) resource: String,
+    pub(super) name: String,
+    pub(super) subresource: String,
+}
+
+impl Attributes {
+    /// Reads a path as an API server does; `None` for discovery.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        let decoded = |s: &str| percent_decode_str(s).decode_utf8_lossy().into_owned();
+        let parts: Vec<String> = path.trim_matches('/').split('/').map(decoded).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let ["apis", group, version, rest @ ..] = parts.as_slice() else { return None };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let (resource, rest) = rest.split_first()?;
+        let at = |index: usize| rest.get(index).copied().unwrap_or_default().to_owned();
+        Some(Self {
+            group: (*group).to_owned(),
+            version: (*version).to_owned(),
+            namespace: namespace.to_owned(),
+            resource: (*resource).to_owned(),
+            name: at(0),
+            subresource: at(1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes() {
+        let of = |path: &str| {
+            Attributes::of(path).map(|a| [a.group, a.namespace, a.resource, a.name, a.subresource].join(" "))
+        };
+        for (path, want) in [
+            ("/apis/metrics.k8s.io/v1beta1/namespaces/a/pods", Some("metrics.k8s.io a pods  ")),
+            ("/apis/metrics.k8s.io/v1beta1/nodes/n", Some("metrics.k8s.io  nodes n ")),
+            ("/apis/custom.metrics.k8s.io/v1beta2/namespaces/a/pods/*/qps", Some("custom.metrics.k8s.io a pods * qps")),
+            (
+                "/apis/custom.metrics.k8s.io/v1beta2/namespaces/a/metrics/bytes",
+                Some("custom.metrics.k8s.io a metrics bytes "),
+            ),
+            ("/apis/external.metrics.k8s.io/v1beta1/namespaces/a/depth", Some("external.metrics.k8s.io a depth  ")),
+            ("/apis/metrics.k8s.io/v1beta1", None),
+            ("/apis", None),
+        ] {
+            assert_eq!(of(path).as_deref(), want, "{path}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Flags of API servers behind a kube-apiserver: address and Service.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use anyhow::Context as _;
+use ironclad_cli::report::Misused;
+use ironclad_extension::ServerService;
+use tokio::net::TcpListener;
+
+/// Flags of the leader's state behind a kube-apiserver.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "The leader's state")]
+pub(crate) struct ExplainFlags {
+    /// Address on which `explain.ironclad.io` is served and registered, with managed certificates, so that verbs can
+    /// ask the leader: PORT on loopback, or ADDRESS:PORT; 0 for none
+    #[arg(long, env = "IRONCLAD_EXPLAIN_BIND_ADDRESS", default_value = "0", value_name = "[ADDRESS:]PORT")]
+    explain_bind_address: String,
+    /// The Service by which the kube-apiserver finds it, on any replica [default: one of type ExternalName is made for
+    /// the leader's address]
+    #[arg(long, env = "IRONCLAD_EXPLAIN_SERVICE", value_name = "NAMESPACE/NAME[:PORT]")]
+    explain_service: Option<String>,
+}
+
+impl ExplainFlags {
+    /// Returns the address and service; `None` if the group is not served.
+    ///
+    /// # Errors
+    /// An address is invalid, or would be unreachable.
+    pub(crate) fn explain(&self) -> anyhow::Result<Option<Bound>> {
+        Flag { bind: "--explain-bind-address", service: "--explain-service", what: "explain.ironclad.io" }
+            .bound(&self.explain_bind_address, self.explain_service.as_deref())
+    }
+}
+
+/// Names of the flags of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag {
+    pub(crate) bind: &'static str,
+    pub(crate) service: &'static str,
+    /// What is served.
+    pub(crate) what: &'static str,
+}
+
+/// A server behind a kube-apiserver.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    flag: Flag,
+    /// Address to listen on.
+    bind: SocketAddr,
+    /// The Service, if it is not made for the address.
+    service: Option<ServerService>,
+}
+
+impl Flag {
+    /// Reads the values of the flags; `None` if nothing is served.
+    ///
+    /// # Errors
+    /// An address is invalid, or would be unreachable.
+    pub(crate) fn bound(self, text: &str, service: Option<&str>) -> anyhow::Result<Option<Bound>> {
+        let Self { bind: flag, what, .. } = self;
+        if text == "0" {
+            return Ok(None);
+        }
+        let port = text.parse::<u16>().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+        let bind = port.or_else(|_| text.parse::<SocketAddr>()).map_err(|_| {
+            Misused(format!("{flag} {text:?} is not an address and port\n  try: 8444, 0.0.0.0:8444, or 0 for none"))
+        })?;
+        let service = service.map(|text| self.named(text)).transpose()?;
+        if service.is_none() && bind.ip().is_unspecified() {
+            let text = format!(
+                "there is no address of {what} for the kube-apiserver\n  because {what} is served on all addresses\n  \
+                 try: {} NAMESPACE/NAME",
+                self.service
+            );
+            return Err(Misused(text).into());
+        }
+        Ok(Some(Bound { flag: self, bind, service }))
+    }
+
+    fn named(self, text: &str) -> anyhow::Result<ServerService> {
+        let misused = || Misused(format!("{} {text:?} is not NAMESPACE/NAME[:PORT]", self.service));
+        let (namespace, rest) = text.split_once('/').ok_or_else(misused)?;
+        let (name, port) = rest.split_once(':').unwrap_or((rest, "443"));
+        let port: u16 = port.parse().ok().filter(|port| *port > 0).ok_or_else(misused)?;
+        if namespace.is_empty() || name.is_empty() {
+            return Err(misused().into());
+        }
+        Ok(ServerService::Named { namespace: namespace.to_owned(), name: name.to_owned(), port })
+    }
+}
+
+impl Bound {
+    /// Listens; returns the address, too.
+    ///
+    /// # Errors
+    /// The address is in use, or not of this machine.
+    pub(crate) async fn listen(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
+        let Flag { bind: flag, what, .. } = self.flag;
+        let listening = || format!("listening on {} for {what}\n  try: another {flag}, or 0 for none", self.bind);
+        let listener = TcpListener::bind(self.bind).await.with_context(listening)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+
+    /// Returns the Service of the server that listens at this address.
+    pub(crate) fn service(self, listened: SocketAddr) -> ServerService {
+        let ip = listened.ip();
+        // An external name is one of DNS; a kube-apiserver takes addresses of version 4 for such.
+        let host = if ip.is_loopback() { "localhost".to_owned() } else { ip.to_string() };
+        self.service.unwrap_or(ServerService::Made { host, port: listened.port() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_servers() {
+        let flags = |bind: &str, service: Option<&str>| {
+            Flag { bind: "--bind", service: "--service", what: "the group" }.bound(bind, service)
+        };
+        assert!(flags("0", None).unwrap().is_none());
+        let made = |host: &str, port| ServerService::Made { host: host.into(), port };
+        let named = |port| ServerService::Named { namespace: "a".into(), name: "b".into(), port };
+        for (bind, service, address, want) in [
+            ("8444", None, "127.0.0.1:8444", made("localhost", 8444)),
+            ("10.0.0.5:8444", None, "10.0.0.5:8444", made("10.0.0.5", 8444)),
+            ("0.0.0.0:8444", Some("a/b"), "0.0.0.0:8444", named(443)),
+            ("8444", Some("a/b:9443"), "127.0.0.1:8444", named(9443)),
+        ] {
+            let bound = flags(bind, service).unwrap().unwrap();
+            assert_eq!(bound.bind, address.parse().unwrap(), "{bind}");
+            let listened = bound.bind;
+            assert_eq!(bound.service(listened), want, "{bind} {service:?}");
+        }
+        for (flags, want) in [
+            (flags("x", None), "--bind \"x\" is not an address and port"),
+            (flags("0.0.0.0:1", None), "there is no address of the group for the kube-apiserver"),
+            (flags("1", Some("b")), "--service \"b\" is not NAMESPACE/NAME[:PORT]"),
+            (flags("1", Some("a/b:0")), "--service \"a/b:0\" is not NAMESPACE/NAME[:PORT]"),
+        ] {
+            let error = flags.unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
+        }
+    }
+}

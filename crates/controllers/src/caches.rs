@@ -128,8 +128,10 @@ pub(crate) static CLUSTER_BINDINGS: CacheSpec<ClusterResourceBinding> = CacheSpe
         ],
     )
 };
-pub(crate) static WORKS: CacheSpec<Work> =
-    within("works", &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)]);
+pub(crate) static WORKS: CacheSpec<Work> = within(
+    "works",
+    &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)],
+);
 pub(crate) static PRIORITY_CLASSES: CacheSpec<PriorityClass> = all("priorityclasses", &[]);
 pub(crate) static DEFINITIONS: CacheSpec<Definition> = all("customresourcedefinitions", &[]);
 pub(crate) static CLUSTER_ROLES: CacheSpec<ClusterRole> = all("clusterroles", &[]);

@@ -6,6 +6,7 @@ use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_members::Connections;
 use ironclad_planning::{
     self as planning,
     announcement::LeaseName,
@@ -17,7 +18,7 @@ use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{announce, connector::Connector, controller::Controller, registry, settings::Settings, setup::Setup};
+use crate::{announce, backends::Backends, controller::Controller, registry, settings::Settings, setup::Setup};
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
 pub struct Controllers {
@@ -29,8 +30,14 @@ pub struct Controllers {
 impl Controllers {
     /// Constructs the controllers that these settings enable; they run from [`Controllers::start`] on.
     #[must_use]
-    pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
-        let setup = Setup::new(plane, seam, connector, settings);
+    pub fn new(
+        plane: Client,
+        seam: Seam,
+        members: Connections,
+        backends: Arc<dyn Backends>,
+        settings: Settings,
+    ) -> Arc<Self> {
+        let setup = Setup::new(plane, seam, members, backends, settings);
         let running = registry::construct(&setup);
         let registry = Arc::new(setup.take_registry());
         Arc::new(Self { setup, running, registry })
@@ -39,7 +46,7 @@ impl Controllers {
     /// Starts the watches, waits until the first lists are complete, and starts all controllers: none reconciles over
     /// half of the objects.
     pub async fn start(&self) {
-        self.setup.caches.start(&self.setup.plane, &self.setup.seam);
+        self.setup.caches.start(&self.setup.plane);
         self.setup.caches.synced().await;
         for (name, controller) in &self.running {
             tracing::debug!(controller = name, "starting");
@@ -67,7 +74,6 @@ impl Controllers {
             && self.setup.work_status.is_quiet()
             && self.setup.cluster_status.is_quiet()
             && self.setup.template_status.is_quiet()
-            && self.setup.members.is_quiet()
     }
 
     /// The metrics of all controllers.
@@ -115,7 +121,7 @@ impl Controllers {
     /// The nodes, pods and quotas of a connected cluster as this process has them in its caches.
     #[must_use]
     pub fn observed(&self, cluster: &ClusterName) -> Option<Arc<ironclad_estimator::Member>> {
-        self.setup.members.get(cluster).map(|member| member.resources.clone())
+        self.setup.accounts.get(cluster)
     }
 
     /// The account of capacity as it is now. It costs a copy of it.

@@ -8,8 +8,9 @@ use ironclad_api::{
     work::{ObjectReference, Work},
 };
 use ironclad_fleet::{Event, Gvk};
+use ironclad_members::{Connections, Member, Members, PerMember};
 use ironclad_runtime::{
-    Api, Caches, Change, HotLoops, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer,
+    Api, Caches, Change, HotLoops, Informer, PanicMetrics, Queue, Scope, StatusWriter, WatchScope, WorkMetrics, Writer,
 };
 use ironclad_seam::Seam;
 use kube::{Client, api::DynamicObject};
@@ -17,18 +18,18 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::{
+    backends::Backends,
     bindings::Bindings,
     caches::{CLUSTERS, WORKS},
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
-    connector::Connector,
-    estimates::{EstimateParts, Estimates},
+    estimates::{EstimateParts, Estimates, member_needs},
     events::Events,
     explain::Explain,
     groups::Groups,
     interpreter::{Interpreters, metrics::InterpreterMetrics},
     mapper::Mapper,
-    members::{Member, Members},
+    member_object::{self, MemberObjects},
     not_made::CopiesNotMade,
     objects::Objects,
     settings::Settings,
@@ -36,6 +37,9 @@ use crate::{
     templates::TemplateQueue,
     works::WorkStatus,
 };
+
+/// Nodes and pods of each connected member whose nodes and pods are watched.
+pub(crate) type Accounts = Arc<PerMember<ironclad_estimator::Member>>;
 
 /// The parts. They know no controller.
 pub(crate) struct Setup {
@@ -45,8 +49,6 @@ pub(crate) struct Setup {
     pub(crate) plane: Client,
     /// Kinds that the control plane serves.
     pub(crate) mapper: Arc<Mapper>,
-    /// Maker of clients of members.
-    pub(crate) connector: Arc<dyn Connector>,
     /// Flags.
     pub(crate) settings: Arc<Settings>,
     /// Metrics of queues and workers.
@@ -78,6 +80,10 @@ pub(crate) struct Setup {
     pub(crate) template_status: StatusWriter<Templates>,
     /// Connected members.
     pub(crate) members: Arc<Members>,
+    /// Objects that were applied in them.
+    pub(crate) member_objects: MemberObjects,
+    /// Their nodes and pods, if these are watched.
+    pub(crate) accounts: Accounts,
     /// Templates that wait to be claimed.
     pub(crate) template_queue: TemplateQueue,
     /// Available replicas of the fleet, as the scheduler assumes them.
@@ -91,8 +97,14 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    pub(crate) fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Self {
-        let (mut registry, caches) = (Registry::default(), Caches::default());
+    pub(crate) fn new(
+        plane: Client,
+        seam: Seam,
+        connections: Connections,
+        backends: Arc<dyn Backends>,
+        settings: Settings,
+    ) -> Self {
+        let (mut registry, caches) = (Registry::default(), Caches::new(Scope::All, &seam));
         let work_metrics = WorkMetrics::register(&mut registry);
         registry.register_collector(Box::new(PanicMetrics(seam.tasks.panics().clone())));
         let interpreter_metrics = InterpreterMetrics::register(&mut registry);
@@ -100,7 +112,7 @@ impl Setup {
         let hot_loops = hot_loops(&seam, &mut registry, &events);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let interpreters = Interpreters::follow(
-            &seam, &plane, &connector, &caches, &events, &interpreter_metrics, &settings.running_scripts,
+            &seam, &plane, &backends, &caches, &events, &interpreter_metrics, &settings.running_scripts,
         );
         let clusters = caches.take(&CLUSTERS);
         let fleet = ClusterSnapshot::follow(&clusters);
@@ -128,17 +140,28 @@ impl Setup {
         let template_queue = TemplateQueue::new(queue(&seam, &work_metrics, "detector"));
         let capacity = FleetCapacity::new(&settings, seam.clock.clone());
         let groups = Groups::follow(&bindings.namespaced, capacity.options().workload_affinity);
-        let members = Arc::new(Members::new(seam.tasks.clone()));
-        let (account, followed, clock) = (capacity.clone(), bindings.clone(), seam.clock.clone());
-        members.on_connect(move |member| account.follow(member, &followed, &clock));
+        let members = Arc::new(Members::new(connections, &seam));
+        let (member_objects, accounts): (MemberObjects, Accounts) = Default::default();
+        let (objects, from) = (member_objects.clone(), (mapper.clone(), interpreters.clone(), works.clone()));
+        members.on_connect(move |member| {
+            objects.set(member, member_object::of(member, &from.0, &from.1, &from.2));
+        });
+        let needs = member_needs(&settings);
+        let watches = settings.propagation.resource_modeling.is_on() || needs.capacity || needs.unschedulable;
+        let (of_member, followed, capacities) = (accounts.clone(), bindings.clone(), capacity.clone());
+        members.on_connect(move |member| {
+            let account = watches.then(|| ironclad_estimator::Member::new(needs, &member.caches));
+            capacities.follow(member, account.clone(), &followed);
+            account.into_iter().for_each(|account| drop(of_member.set(member, account)));
+        });
         let settings = Arc::new(settings);
         let estimates = Estimates::new(EstimateParts {
             settings: &settings,
             seam: &seam,
-            connector: &connector,
+            backends: &backends,
             plane: &plane,
             clusters: &clusters,
-            members: &members,
+            accounts: &accounts,
             bindings: &bindings,
             capacity: &capacity,
             registry: &mut registry,
@@ -147,7 +170,6 @@ impl Setup {
             seam,
             plane,
             mapper,
-            connector,
             settings,
             work_metrics,
             registry: Mutex::new(registry),
@@ -165,6 +187,8 @@ impl Setup {
             templates,
             template_status,
             members,
+            member_objects,
+            accounts,
             template_queue,
             capacity,
             groups,

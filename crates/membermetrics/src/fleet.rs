@@ -13,7 +13,7 @@ use ironclad_api::{StringMap, cluster::Cluster, conditions, namespaces};
 use ironclad_fleet::ClusterName;
 use ironclad_members::{Connections, Credentials, Member as Connected, NODES, Node, PODS, Pod};
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Api, Informer, WatchScope};
+use ironclad_runtime::{Api, CacheSpec, Caches, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam, Tasks};
 use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
@@ -42,22 +42,18 @@ struct Connection {
     objects: Option<Objects>,
 }
 
-/// The objects of one member.
+/// The objects of one member that were asked about.
 struct Objects {
-    pods: Informer<Pod>,
-    nodes: Informer<Node>,
+    caches: Caches,
     tasks: Tasks,
     /// Time of the last question.
     asked: Instant,
 }
 
 impl Objects {
-    fn watched(member: &Connected) -> Self {
+    fn of(member: &Connected) -> Self {
         let seam = member.seam.child("names");
-        let caches = member.caches.owned_by(&seam);
-        let (pods, nodes) = (caches.take(&PODS), caches.take(&NODES));
-        caches.start(&member.client);
-        Self { pods, nodes, asked: seam.clock.mono(), tasks: seam.tasks }
+        Self { caches: member.caches.owned_by(&seam), asked: seam.clock.mono(), tasks: seam.tasks }
     }
 }
 
@@ -144,38 +140,43 @@ impl Fleet {
     /// The members that have such a pod, and those of which that is not known yet.
     #[must_use]
     pub fn with_pods(&self, namespace: Option<&str>, labels: &LabelSelector) -> Vec<Member> {
-        self.those(|objects| has(&objects.pods, Pod::labels, namespace, labels))
+        self.those(&PODS, |pods| has(pods, Pod::labels, namespace, labels))
     }
 
     /// The members that have this pod, and those of which that is not known yet.
     #[must_use]
     pub fn with_pod(&self, namespace: &str, name: &str) -> Vec<Member> {
-        self.those(|objects| objects.pods.is_synced().then(|| objects.pods.get(namespace, name).is_some()))
+        self.those(&PODS, |pods| pods.get(namespace, name).is_some())
     }
 
     /// The members that have such a node, and those of which that is not known yet.
     #[must_use]
     pub fn with_nodes(&self, labels: &LabelSelector) -> Vec<Member> {
-        self.those(|objects| has(&objects.nodes, Node::labels, None, labels))
+        self.those(&NODES, |nodes| has(nodes, Node::labels, None, labels))
     }
 
     /// The members that have this node, and those of which that is not known yet.
     #[must_use]
     pub fn with_node(&self, name: &str) -> Vec<Member> {
-        self.those(|objects| objects.nodes.is_synced().then(|| objects.nodes.get("", name).is_some()))
+        self.those(&NODES, |nodes| nodes.get("", name).is_some())
     }
 
-    /// The members for which `has` is true, those for which it is not known, and those that can't be asked.
-    fn those(&self, has: impl Fn(&Objects) -> Option<bool>) -> Vec<Member> {
+    /// The members for which `has` is true, those whose objects are not known yet, and those that can't be asked.
+    fn those<K>(&self, spec: &'static CacheSpec<K>, has: impl Fn(&Informer<K>) -> bool) -> Vec<Member>
+    where
+        K: ironclad_runtime::Object,
+    {
         let mut members = self.members.lock();
         self.connect(&mut members);
         let now = self.seam.clock.mono();
         let mut found = Vec::new();
         for (name, connection) in &mut *members {
             if let Ok(member) = &connection.member {
-                let objects = connection.objects.get_or_insert_with(|| Objects::watched(member));
+                let objects = connection.objects.get_or_insert_with(|| Objects::of(member));
                 objects.asked = now;
-                if has(objects) == Some(false) {
+                let cached = objects.caches.take(spec);
+                objects.caches.start(&member.client);
+                if cached.is_synced() && !has(&cached) {
                     continue;
                 }
             }
@@ -236,21 +237,18 @@ impl Fleet {
     }
 }
 
-/// Returns whether the cache has an object of this namespace and these labels; `None` while it is not filled.
+/// True if the cache has an object of this namespace and these labels.
 fn has<K: ironclad_runtime::Object>(
     cached: &Informer<K>,
     labels_of: fn(&K) -> &StringMap,
     namespace: Option<&str>,
     labels: &LabelSelector,
-) -> Option<bool> {
-    if !cached.is_synced() {
-        return None;
-    }
+) -> bool {
     let objects = match namespace {
         Some(namespace) => cached.namespace(namespace),
-        None if labels.requirements.is_empty() => return Some(!cached.is_empty()),
+        None if labels.requirements.is_empty() => return !cached.is_empty(),
         None => cached.list(),
     };
     let matches = |object: &Arc<K>| labels.matches(|key| labels_of(object).get(key).map(String::as_str));
-    Some(objects.iter().any(matches))
+    objects.iter().any(matches)
 }

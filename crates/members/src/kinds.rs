@@ -380,22 +380,12 @@ pub static NODES: CacheSpec<Node> = CacheSpec {
 };
 
 /// The ReplicaSets of a member.
-pub static REPLICA_SETS: CacheSpec<ReplicaSet> = CacheSpec {
-    name: "replicasets",
-    api: within_scope,
-    scope: WatchScope::default,
-    indexes: &[],
-    transform: None,
-};
+pub static REPLICA_SETS: CacheSpec<ReplicaSet> =
+    CacheSpec { name: "replicasets", api: within_scope, scope: WatchScope::default, indexes: &[], transform: None };
 
 /// The ResourceQuotas of a member.
-pub static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> = CacheSpec {
-    name: "resourcequotas",
-    api: within_scope,
-    scope: WatchScope::default,
-    indexes: &[],
-    transform: None,
-};
+pub static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> =
+    CacheSpec { name: "resourcequotas", api: within_scope, scope: WatchScope::default, indexes: &[], transform: None };
 
 fn within_scope<K>(client: &Client, scope: &Scope) -> Api<K>
 where
@@ -487,7 +477,8 @@ impl Pod {
             has_ended,
             is_leaving,
             is_replica: !is_leaving && (!has_ended || kind == JOB),
-            waiting: waits.then(|| Box::new((format!("{namespace}/{name}"), estimator::Claim::from(self.claim.as_deref())))),
+            waiting: waits
+                .then(|| Box::new((format!("{namespace}/{name}"), estimator::Claim::from(self.claim.as_deref())))),
             found_no_node: waits && self.status.conditions.unschedulable.is_some(),
         }
     }

@@ -155,8 +155,8 @@ impl<T> Default for PerMember<T> {
 
 impl<T> PerMember<T> {
     /// Keeps this value for a connection, and returns it.
-    pub fn set(&self, member: &Member, value: T) -> Arc<T> {
-        let (mut all, value) = (self.0.write(), Arc::new(value));
+    pub fn set(&self, member: &Member, value: impl Into<Arc<T>>) -> Arc<T> {
+        let (mut all, value) = (self.0.write(), value.into());
         all.retain(|_, (connection, _)| !connection.is_dead());
         all.insert(member.name.clone(), (member.seam.tasks.clone(), value.clone()));
         value

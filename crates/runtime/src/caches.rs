@@ -226,6 +226,7 @@ mod tests {
         let write = |base: Option<&str>, version: &str| {
             let mut map = ConfigMap::default();
             map.metadata.name = Some("a".to_owned());
+            map.metadata.uid = Some("u".to_owned());
             map.metadata.resource_version = Some(version.to_owned());
             of_second.take(&CONFIG_MAPS).written(base, map);
         };
@@ -245,8 +246,8 @@ mod tests {
         assert!(caches.owned_by(&process()).take(&CONFIG_MAPS).is_empty(), "a later owner begins anew");
     }
 
-    #[test]
-    fn a_scope_limits_namespaced_kinds() {
+    #[tokio::test]
+    async fn a_scope_limits_namespaced_kinds() {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
         });

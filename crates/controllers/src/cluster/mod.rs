@@ -2,24 +2,29 @@
 //! (specification/failover.md 9.5).
 
 mod apply;
-mod connect;
 mod leases;
 mod monitor;
 mod observe;
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, names, work::Work};
+use ironclad_api::{
+    cluster::{Cluster, SyncMode},
+    names,
+    work::Work,
+};
 use ironclad_failover::{cluster::lifecycle, wakes};
 use ironclad_fleet::{Binding, ClusterName};
+use ironclad_members::{Credentials, Members};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
 
-use self::{apply::Applier, connect::Connections, monitor::Monitor, observe::Observer};
+use self::{apply::Applier, monitor::Monitor, observe::Observer};
 use crate::{
     bindings::BindingChange,
+    caches::SECRETS,
     clusters::ClusterSnapshot,
     controller::Controller,
     setup::{Setup, on_change},
@@ -35,7 +40,8 @@ struct ClusterController {
     queue: Queue<ClusterName>,
     clusters: Informer<Cluster>,
     fleet: ClusterSnapshot,
-    connections: Connections,
+    credentials: Credentials,
+    members: Arc<Members>,
     observer: Observer,
     applier: Applier,
     monitor: Arc<Monitor>,
@@ -49,15 +55,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         queue: setup.queue("cluster"),
         clusters: setup.clusters.clone(),
         fleet: setup.fleet.clone(),
-        connections: Connections::new(setup),
+        credentials: Credentials::new(&setup.plane, &setup.seam, setup.caches.take(&SECRETS)),
+        members: setup.members.clone(),
         applier: Applier::new(setup, observer.namespaces.clone()),
         observer,
         monitor,
     });
     on_change(&setup.clusters, &this, ClusterController::on_cluster);
-    on_change(&this.connections.secrets, &this, ClusterController::on_secret);
     let weak = Arc::downgrade(&this);
-    this.connections.on_secret_elsewhere(move |change| {
+    this.credentials.on_change(move |change| {
         if let Some(this) = weak.upgrade() {
             this.on_secret(change);
         }
@@ -86,14 +92,17 @@ impl Controller for ClusterController {
 impl ClusterController {
     async fn reconcile(&self, name: ClusterName) -> Result<Next, Failure> {
         let Some(cluster) = self.clusters.get("", &name.0) else {
-            self.connections.members.remove(&name);
+            self.members.remove(&name);
             return Ok(Next::Forget);
         };
-        self.connections.connect(&name, &cluster);
+        // Pull members have an agent instead.
+        if cluster.spec.sync_mode == SyncMode::Push {
+            self.members.connect(&cluster, self.credentials.of(&cluster).as_deref());
+        }
         let observed = self.observer.observe(&name, cluster);
         let plan = lifecycle::decide(&observed.seen(), self.seam.clock.wall_seconds());
         self.applier.apply(&observed, &plan).await?;
-        self.connections.members.check_now(&name);
+        self.members.check_now(&name);
         Ok(Next::Forget)
     }
 

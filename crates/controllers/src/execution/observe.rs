@@ -16,10 +16,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ApiResource;
 use serde_json::Value;
 
+use super::{awaiting::Seen as NamespaceEvents, destination::Destination};
 use crate::{
-    awaiting::Seen as NamespaceEvents, bindings::Bindings, caches::NAMESPACES, index::binding_of,
-    interpreter::Interpreters, mapper::Mapper, member_object::MemberObject, members::Member, settings::Settings,
-    setup::Setup, works::WorkStatus,
+    bindings::Bindings, caches::NAMESPACES, index::binding_of, interpreter::Interpreters, mapper::Mapper,
+    member_object::MemberObject, settings::Settings, setup::Setup, works::WorkStatus,
 };
 
 /// The caches that the controller reads.
@@ -142,7 +142,7 @@ impl Observed {
 impl Observed {
     /// The API through which the object of a Work that is being deleted is found, if the member serves its kind in
     /// another version, or if the control plane does not serve the kind any more.
-    fn other_api(&self, member: &Member, key: &ObjectKey) -> Option<Api<MemberObject>> {
+    fn other_api(&self, member: &Destination, key: &ObjectKey) -> Option<Api<MemberObject>> {
         self.work.metadata.deletion_timestamp.as_ref()?;
         let (gvk, plural) = execution::serving_api(self.cluster.as_deref()?, &key.gvk)?;
         if gvk == key.gvk && member.objects.serves(&gvk) {
@@ -178,7 +178,7 @@ impl Observer {
         }
     }
 
-    pub(super) async fn observe(&self, member: &Member, name: &str) -> Result<Option<Observed>, Failure> {
+    pub(super) async fn observe(&self, member: &Destination, name: &str) -> Result<Option<Observed>, Failure> {
         let Some(work) = self.works.get(&names::execution_namespace(&member.name.0), name) else { return Ok(None) };
         let mut interpreter = self.interpreters.for_a_decision();
         if let Some(gvk) = execution::missing_replicas_path(&work, &interpreter) {
@@ -218,7 +218,7 @@ impl Observer {
         Ok(Some(observed))
     }
 
-    fn space(&self, member: &Member, name: &str) -> Result<KnownSpace, Failure> {
+    fn space(&self, member: &Destination, name: &str) -> Result<KnownSpace, Failure> {
         let [work, _] = namespace::work_names(name);
         let work = self.works.get(&names::execution_namespace(&member.name.0), &work);
         let work = work.map(|work| self.work_status.as_requested(&work));

@@ -4,7 +4,6 @@ mod apply;
 mod ask;
 pub(crate) mod metrics;
 mod observe;
-mod pods;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,6 +26,7 @@ use ironclad_hpa::{
     status::{before_zero, status},
 };
 use ironclad_membermetrics::MemberMetrics;
+use ironclad_members::Member;
 use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use ironclad_seam::Seam;
@@ -40,13 +40,11 @@ use self::{
     ask::Asker,
     metrics::HpaMetrics,
     observe::{NotObserved, Observed, Observer},
-    pods::PodCaches,
 };
 use crate::{
     caches::{FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS},
     controller::Controller,
     index::{BY_SCALED, template_name},
-    members::Member,
     setup::{Setup, on_change, on_connect},
 };
 
@@ -100,7 +98,6 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             bindings: setup.bindings.clone(),
             fleet: setup.fleet.clone(),
             members: setup.members.clone(),
-            pods: PodCaches::new(&setup.seam),
             asker: Asker {
                 mapper: setup.mapper.clone(),
                 members: MemberMetrics::new(setup.seam.clock.clone(), setup.settings.member_metrics.clone()),

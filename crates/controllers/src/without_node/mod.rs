@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use ironclad_estimator::{Pod, WithoutNode};
 use ironclad_fleet::{Binding, ClusterName};
+use ironclad_members::{Member, Pod, WithoutNode};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_scheduling::{
     preempt::Mode,
@@ -16,8 +16,7 @@ use crate::{
     bindings::{BindingChange, Bindings, queue_key},
     controller::Controller,
     events::Events,
-    members::{Member, Members},
-    setup::{Setup, on_connect},
+    setup::{Accounts, Setup, on_connect},
 };
 
 /// Its name, also as a contributor of status.
@@ -29,7 +28,7 @@ struct WithoutNodes {
     seam: Seam,
     queue: Queue<Key>,
     bindings: Bindings,
-    members: Arc<Members>,
+    accounts: Accounts,
     events: Events,
     mode: Mode,
 }
@@ -39,7 +38,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         seam: setup.seam.clone(),
         queue: setup.queue(NAME),
         bindings: setup.bindings.clone(),
-        members: setup.members.clone(),
+        accounts: setup.accounts.clone(),
         events: setup.events.clone(),
         mode: setup.capacity.options().preemption,
     });
@@ -79,8 +78,8 @@ impl WithoutNodes {
 
     /// Pods without node in a cluster, of the workload of this binding.
     fn waiting(&self, cluster: &ClusterName, binding: &Key) -> Vec<Waiting> {
-        let Some(member) = self.members.get(cluster) else { return Vec::new() };
-        let pods = member.resources.without_node(&binding.namespace, &binding.name);
+        let Some(account) = self.accounts.get(cluster) else { return Vec::new() };
+        let pods = account.without_node(&binding.namespace, &binding.name);
         let found = pods.iter().filter_map(|pod| pod.without_node());
         found.map(|found| Waiting { pod: found.pod.to_owned(), message: found.message.to_owned() }).collect()
     }
@@ -95,7 +94,8 @@ impl WithoutNodes {
 
     fn follow(this: &Arc<Self>, member: &Arc<Member>) {
         let queue = this.queue.clone();
-        member.resources.pods().on_change(move |change: &Change<Pod>| {
+        let Some(account) = this.accounts.get(&member.name) else { return };
+        account.pods().on_change(move |change: &Change<Pod>| {
             let (old, new) = (change.old.as_deref(), change.new.as_deref());
             let (old, new) = (old.and_then(Pod::without_node), new.and_then(Pod::without_node));
             if old != new {

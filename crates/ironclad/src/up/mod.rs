@@ -3,6 +3,8 @@
 pub(crate) mod backup;
 mod local;
 mod members;
+#[cfg(test)]
+mod one_watch;
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -40,9 +40,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         memories,
         applier: Applier::new(setup),
     });
-    setup.bindings.on_change(&this, ApplicationFailover::on_binding);
+    setup.bindings().on_change(&this, ApplicationFailover::on_binding);
     let weak = Arc::downgrade(&this);
-    setup.groups.on_fellow(move |fellow| {
+    setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
             this.on_fellow(fellow);
         }

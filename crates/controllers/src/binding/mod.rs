@@ -49,15 +49,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(BindingController {
         seam: setup.seam.clone(),
         queue: setup.queue("binding"),
-        bindings: setup.bindings.clone(),
-        templates: setup.templates.clone(),
-        interpreters: setup.interpreters.clone(),
+        bindings: setup.bindings().clone(),
+        templates: setup.templates().clone(),
+        interpreters: setup.interpreters().clone(),
         applier: Applier::new(setup, waits),
         metrics: setup.register(BindingMetrics::register),
         observer,
     });
-    setup.bindings.on_change(&this, BindingController::on_binding);
-    on_change(&setup.works, &this, BindingController::on_work);
+    setup.bindings().on_change(&this, BindingController::on_binding);
+    on_change(&setup.works(), &this, BindingController::on_work);
     on_change(&this.observer.overrides, &this, BindingController::on_override);
     on_change(&this.observer.cluster_overrides, &this, BindingController::on_cluster_override);
     on_change(&this.observer.autoscalers, &this, BindingController::on_autoscaler);

@@ -59,21 +59,21 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         settings: setup.settings.clone(),
         queue: setup.queue("bindingStatus"),
         template_queue: setup.queue("templateStatus"),
-        bindings: setup.bindings.clone(),
-        works: setup.works.clone(),
+        bindings: setup.bindings().clone(),
+        works: setup.works(),
         not_made: setup.not_made.clone(),
-        work_status: setup.work_status.clone(),
-        clusters: setup.clusters.clone(),
-        templates: setup.templates.clone(),
-        template_status: setup.template_status.clone(),
-        interpreters: setup.interpreters.clone(),
+        work_status: setup.work_status().clone(),
+        clusters: setup.clusters().clone(),
+        templates: setup.templates().clone(),
+        template_status: setup.template_status().clone(),
+        interpreters: setup.interpreters().clone(),
         events: setup.events.clone(),
     });
-    setup.bindings.on_change(&this, BindingStatus::on_binding);
-    on_change(&setup.works, &this, BindingStatus::on_work);
-    on_change(&setup.clusters, &this, BindingStatus::on_cluster);
+    setup.bindings().on_change(&this, BindingStatus::on_binding);
+    on_change(&setup.works(), &this, BindingStatus::on_work);
+    on_change(setup.clusters(), &this, BindingStatus::on_cluster);
     let weak = Arc::downgrade(&this);
-    setup.work_status.on_request(move |work| {
+    setup.work_status().on_request(move |work| {
         if let (Some(this), Some(binding)) = (weak.upgrade(), binding_of(work)) {
             this.collect(binding);
         }

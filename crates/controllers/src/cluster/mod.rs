@@ -53,15 +53,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(ClusterController {
         seam: setup.seam.clone(),
         queue: setup.queue("cluster"),
-        clusters: setup.clusters.clone(),
-        fleet: setup.fleet.clone(),
+        clusters: setup.clusters().clone(),
+        fleet: setup.fleet().clone(),
         credentials: Credentials::new(&setup.plane, &setup.seam, setup.caches.take(&SECRETS)),
         members: setup.members.clone(),
         applier: Applier::new(setup, observer.namespaces.clone()),
         observer,
         monitor,
     });
-    on_change(&setup.clusters, &this, ClusterController::on_cluster);
+    on_change(setup.clusters(), &this, ClusterController::on_cluster);
     let weak = Arc::downgrade(&this);
     this.credentials.on_change(move |change| {
         if let Some(this) = weak.upgrade() {
@@ -69,8 +69,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         }
     });
     on_change(&this.observer.namespaces, &this, ClusterController::on_namespace);
-    setup.bindings.on_change(&this, ClusterController::on_binding);
-    on_change(&setup.works, &this, ClusterController::on_work);
+    setup.bindings().on_change(&this, ClusterController::on_binding);
+    on_change(&setup.works(), &this, ClusterController::on_work);
     this
 }
 

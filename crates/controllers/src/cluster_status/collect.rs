@@ -49,8 +49,8 @@ impl Collector {
         Arc::new(Self {
             seam: setup.seam.clone(),
             settings: setup.settings.clone(),
-            clusters: setup.clusters.clone(),
-            status: setup.cluster_status.clone(),
+            clusters: setup.clusters().clone(),
+            status: setup.cluster_status().clone(),
         })
     }
 

@@ -36,12 +36,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(ClusterMetrics::register);
     let this = Arc::new(ClusterStatus {
         members: setup.members.clone(),
-        objects: setup.member_objects.clone(),
+        objects: setup.member_objects().clone(),
         checks: HealthChecks::new(setup, metrics.clone()),
         collector: Collector::new(setup),
         metrics,
     });
-    on_change(&setup.clusters, &this, ClusterStatus::on_cluster);
+    on_change(setup.clusters(), &this, ClusterStatus::on_cluster);
     let weak = Arc::downgrade(&this.checks);
     setup.members.on_join(move |name, now, tasks| {
         let Some(checks) = weak.upgrade() else { return };

@@ -44,12 +44,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
         queue: setup.queue("dependencies"),
-        bindings: setup.bindings.clone(),
-        interpreters: setup.interpreters.clone(),
+        bindings: setup.bindings().clone(),
+        interpreters: setup.interpreters().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup),
     });
-    setup.bindings.on_change(&this, Dependencies::on_binding);
+    setup.bindings().on_change(&this, Dependencies::on_binding);
     on_template(setup, &this, Dependencies::on_object);
     on_interpretation(setup, &this, Dependencies::on_interpretation);
     this

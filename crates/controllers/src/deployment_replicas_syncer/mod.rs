@@ -46,8 +46,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         plane: setup.plane.clone(),
         queue: setup.queue(NAME),
         autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-        templates: setup.templates.clone(),
-        bindings: setup.bindings.clone(),
+        templates: setup.templates().clone(),
+        bindings: setup.bindings().clone(),
         writer: setup.writer(NAME),
     });
     on_template(setup, &this, Syncer::on_template);

@@ -43,15 +43,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Detector {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
-        queue: setup.template_queue.clone(),
-        bindings: setup.bindings.clone(),
-        templates: setup.templates.clone(),
-        interpreters: setup.interpreters.clone(),
+        queue: setup.template_queue().clone(),
+        bindings: setup.bindings().clone(),
+        templates: setup.templates().clone(),
+        interpreters: setup.interpreters().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup),
         metrics: setup.register(DetectorMetrics::register),
     });
-    setup.bindings.on_change(&this, Detector::on_binding);
+    setup.bindings().on_change(&this, Detector::on_binding);
     on_template(setup, &this, Detector::on_template);
     on_interpretation(setup, &this, |this, changed| {
         this.templates.keys(changed).into_iter().for_each(|key| this.queue.queue.add_low_priority(key));

@@ -52,9 +52,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     });
     on_change(&this.observer.autoscalers, &this, DistributedAutoscaler::on_autoscaler);
     on_change(&this.observer.federated, &this, DistributedAutoscaler::on_federated);
-    on_change(&setup.bindings.namespaced, &this, DistributedAutoscaler::on_binding);
-    on_change(&setup.clusters, &this, DistributedAutoscaler::on_cluster);
-    on_change(&setup.works, &this, DistributedAutoscaler::on_work);
+    on_change(&setup.bindings().namespaced, &this, DistributedAutoscaler::on_binding);
+    on_change(setup.clusters(), &this, DistributedAutoscaler::on_cluster);
+    on_change(&setup.works(), &this, DistributedAutoscaler::on_work);
     on_change(&this.observer.overrides, &this, DistributedAutoscaler::on_override);
     on_change(&this.observer.cluster_overrides, &this, DistributedAutoscaler::on_cluster_override);
     if let Some(quotas) = &this.observer.quotas {

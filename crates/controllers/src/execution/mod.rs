@@ -51,17 +51,17 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(ExecutionMetrics::register);
     let this = Arc::new(Execution {
         clock: setup.seam.clock.clone(),
-        works: setup.works.clone(),
-        objects: setup.member_objects.clone(),
+        works: setup.works(),
+        objects: setup.member_objects().clone(),
         work_metrics: setup.work_metrics.clone(),
         destinations: PerMember::default(),
-        interpreters: setup.interpreters.clone(),
+        interpreters: setup.interpreters().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, metrics.clone()),
         metrics,
     });
-    on_change(&setup.works, &this, Execution::on_work);
-    on_change(&setup.clusters, &this, Execution::on_cluster);
+    on_change(&setup.works(), &this, Execution::on_work);
+    on_change(setup.clusters(), &this, Execution::on_cluster);
     on_connect(setup, &this, Execution::start_member);
     on_interpretation(setup, &this, Execution::on_interpretation);
     this

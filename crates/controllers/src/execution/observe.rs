@@ -26,7 +26,8 @@ use crate::{
 pub(super) struct Observer {
     works: Informer<Work>,
     work_status: WorkStatus,
-    bindings: Bindings,
+    /// Bindings, which agents have no rights to read.
+    bindings: Option<Bindings>,
     clusters: Informer<Cluster>,
     namespaces: Informer<Namespace>,
     interpreters: Arc<Interpreters>,
@@ -167,12 +168,12 @@ impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         let synced = setup.settings.controllers.enabled("namespace");
         Self {
-            works: setup.works.clone(),
-            work_status: setup.work_status.clone(),
-            bindings: setup.bindings.clone(),
-            clusters: setup.clusters.clone(),
+            works: setup.works(),
+            work_status: setup.work_status().clone(),
+            bindings: setup.settings.agent_of.is_none().then(|| setup.bindings().clone()),
+            clusters: setup.clusters().clone(),
             namespaces: setup.caches.take(&NAMESPACES),
-            interpreters: setup.interpreters.clone(),
+            interpreters: setup.interpreters().clone(),
             mapper: setup.mapper.clone(),
             namespaces_synced: synced.then(|| setup.settings.clone()),
         }
@@ -238,14 +239,14 @@ impl Observer {
     }
 
     fn wanted_again(&self, work: &Work) -> WantedAgain {
-        let binding = || self.bindings.get(&binding_of(work)?);
+        let binding = || self.bindings.as_ref()?.get(&binding_of(work)?);
         let is_wanted = work.metadata.deletion_timestamp.is_some()
             && binding().is_some_and(|binding| execution::is_wanted_again(work, binding.view()));
         if is_wanted { WantedAgain::Cached } else { WantedAgain::No }
     }
 
     fn is_awaited(&self, work: &Work) -> bool {
-        let binding = || self.bindings.get(&binding_of(work)?);
+        let binding = || self.bindings.as_ref()?.get(&binding_of(work)?);
         work.metadata.deletion_timestamp.is_some()
             && binding().is_some_and(|binding| execution::is_awaited(work, binding.view()))
     }

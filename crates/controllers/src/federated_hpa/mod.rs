@@ -94,9 +94,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             clock: setup.seam.clock.clone(),
             mapper: setup.mapper.clone(),
             distributed: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-            templates: setup.templates.clone(),
-            bindings: setup.bindings.clone(),
-            fleet: setup.fleet.clone(),
+            templates: setup.templates().clone(),
+            bindings: setup.bindings().clone(),
+            fleet: setup.fleet().clone(),
             members: setup.members.clone(),
             asker: Asker {
                 mapper: setup.mapper.clone(),

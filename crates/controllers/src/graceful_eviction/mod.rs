@@ -44,13 +44,13 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(GracefulEviction {
         seam: setup.seam.clone(),
         queue: setup.queue("gracefulEviction"),
-        bindings: setup.bindings.clone(),
+        bindings: setup.bindings().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, metrics.clone()),
         metrics,
     });
-    setup.bindings.on_change(&this, GracefulEviction::on_binding);
-    on_change(&setup.clusters, &this, GracefulEviction::on_cluster);
+    setup.bindings().on_change(&this, GracefulEviction::on_binding);
+    on_change(setup.clusters(), &this, GracefulEviction::on_cluster);
     this
 }
 

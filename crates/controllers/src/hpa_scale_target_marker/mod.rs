@@ -42,7 +42,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         plane: setup.plane.clone(),
         queue: setup.queue(NAME),
         autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-        templates: setup.templates.clone(),
+        templates: setup.templates().clone(),
         writer: setup.writer(NAME),
         released: Mutex::default(),
     });

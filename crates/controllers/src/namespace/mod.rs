@@ -42,7 +42,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup),
     });
     on_change(&this.observer.namespaces, &this, NamespaceSync::on_namespace);
-    on_change(&setup.works, &this, NamespaceSync::on_work);
+    on_change(&setup.works(), &this, NamespaceSync::on_work);
     on_change(&this.observer.cluster_overrides, &this, NamespaceSync::on_cluster_override);
     this
 }

@@ -75,18 +75,18 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         status: StatusWriter::start("status/quotas", &setup.seam, target),
         quotas,
         namespaces: setup.caches.take(&NAMESPACES),
-        bindings: setup.bindings.namespaced.clone(),
+        bindings: setup.bindings().namespaced.clone(),
         overrides: setup.caches.take(&OVERRIDES),
-        works: setup.works.clone(),
-        work_status: setup.work_status.clone(),
+        works: setup.works(),
+        work_status: setup.work_status().clone(),
         owned: OwnedWorks::new(setup, "federatedResourceQuota"),
         events: setup.events.clone(),
         counts: Counts::default(),
     });
     on_change(&this.namespaces, &this, QuotaController::on_namespace);
-    on_change(&setup.works, &this, QuotaController::on_work);
+    on_change(&setup.works(), &this, QuotaController::on_work);
     on_change(&this.quotas, &this, QuotaController::on_quota);
-    on_change(&setup.bindings.namespaced, &this, QuotaController::on_binding);
+    on_change(&setup.bindings().namespaced, &this, QuotaController::on_binding);
     on_change(&this.overrides, &this, QuotaController::on_override);
     this
 }

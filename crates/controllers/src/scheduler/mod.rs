@@ -82,7 +82,7 @@ struct Scheduler {
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(SchedulerMetrics::register);
     let by_priority = setup.settings.gates.enabled(Gate::PriorityBasedScheduling);
-    let bindings = setup.bindings.clone();
+    let bindings = setup.bindings().clone();
     let queue = setup.queue("scheduler");
     let queue = if by_priority { queue.ranked(move |key| rank(&bindings, key)) } else { queue };
     metrics.watch(&queue);
@@ -91,10 +91,10 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Scheduler {
         seam: setup.seam.clone(),
         queue,
-        bindings: setup.bindings.clone(),
-        fleet: setup.fleet.clone(),
-        capacity: setup.capacity.clone(),
-        estimates: setup.estimates.clone(),
+        bindings: setup.bindings().clone(),
+        fleet: setup.fleet().clone(),
+        capacity: setup.capacity().clone(),
+        estimates: setup.estimates().clone(),
         cycle: sync::Mutex::new(()),
         waiting: metrics.waiting(),
         interests: Mutex::default(),
@@ -102,7 +102,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         observer: Observer::new(setup),
         applier: Applier::new(setup, preemption.clone()),
         preemption,
-        groups: setup.groups.clone(),
+        groups: setup.groups().clone(),
         quotas: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement).then(|| setup.caches.take(&QUOTAS)),
         metrics,
     });
@@ -110,15 +110,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         on_change(quotas, &this, Scheduler::on_quota);
     }
     let weak = Arc::downgrade(&this);
-    setup.groups.on_fellow(move |fellow| {
+    setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
             this.on_fellow(fellow);
         }
     });
-    on_change(&setup.bindings.namespaced, &this, |this, change| this.preemption.on_binding(change));
-    on_change(&setup.bindings.namespaced, &this, |this, change| this.capacity.on_binding(change));
-    setup.bindings.on_change(&this, Scheduler::on_binding);
-    on_change(&setup.clusters, &this, Scheduler::on_cluster);
+    on_change(&setup.bindings().namespaced, &this, |this, change| this.preemption.on_binding(change));
+    on_change(&setup.bindings().namespaced, &this, |this, change| this.capacity.on_binding(change));
+    setup.bindings().on_change(&this, Scheduler::on_binding);
+    on_change(setup.clusters(), &this, Scheduler::on_cluster);
     this
 }
 

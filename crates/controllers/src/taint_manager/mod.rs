@@ -68,17 +68,17 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         running,
         metrics,
     });
-    on_change(&setup.clusters, &this, TaintManager::on_cluster);
-    setup.bindings.on_change(&this, TaintManager::on_binding);
+    on_change(setup.clusters(), &this, TaintManager::on_cluster);
+    setup.bindings().on_change(&this, TaintManager::on_binding);
     on_change(&this.observer.pause, &this, TaintManager::on_pause);
     let weak = Arc::downgrade(&this);
-    setup.groups.on_fellow(move |fellow| {
+    setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
             this.update(|evictions, now| evictions.fellow_moved(&fellow.key, now));
         }
     });
     let weak = Arc::downgrade(&this);
-    setup.capacity.on_growth(move || {
+    setup.capacity().on_growth(move || {
         if let Some(this) = weak.upgrade() {
             this.update(|evictions, _| evictions.capacity_appeared());
         }

@@ -40,13 +40,13 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(TaintPolicy {
         seam: setup.seam.clone(),
         queue: setup.queue("taintPolicy"),
-        clusters: setup.clusters.clone(),
+        clusters: setup.clusters().clone(),
         began: Mutex::default(),
         reports: Reports::new(setup, observer.policies.clone()),
         observer,
         applier: Applier::new(setup),
     });
-    on_change(&setup.clusters, &this, TaintPolicy::on_cluster);
+    on_change(setup.clusters(), &this, TaintPolicy::on_cluster);
     on_change(&this.observer.policies, &this, TaintPolicy::on_policy);
     this
 }

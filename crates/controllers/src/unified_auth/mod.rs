@@ -50,9 +50,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(UnifiedAuth {
         seam: setup.seam.clone(),
         queue: setup.queue("unifiedAuth"),
-        clusters: setup.clusters.clone(),
+        clusters: setup.clusters().clone(),
         namespaces: setup.caches.take(&NAMESPACES),
-        works: setup.works.clone(),
+        works: setup.works(),
         roles: setup.caches.take(&CLUSTER_ROLES),
         role_bindings: setup.caches.take(&CLUSTER_ROLE_BINDINGS),
         owned: OwnedWorks::new(setup, "unifiedAuth"),
@@ -60,8 +60,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         reported: Mutex::default(),
     });
     on_change(&this.namespaces, &this, UnifiedAuth::on_namespace);
-    on_change(&setup.clusters, &this, UnifiedAuth::on_cluster);
-    on_change(&setup.works, &this, UnifiedAuth::on_work);
+    on_change(setup.clusters(), &this, UnifiedAuth::on_cluster);
+    on_change(&setup.works(), &this, UnifiedAuth::on_work);
     on_change(&this.roles, &this, UnifiedAuth::on_role);
     on_change(&this.role_bindings, &this, UnifiedAuth::on_role_binding);
     this

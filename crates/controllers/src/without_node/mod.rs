@@ -37,12 +37,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(WithoutNodes {
         seam: setup.seam.clone(),
         queue: setup.queue(NAME),
-        bindings: setup.bindings.clone(),
-        accounts: setup.accounts.clone(),
+        bindings: setup.bindings().clone(),
+        accounts: setup.accounts().clone(),
         events: setup.events.clone(),
-        mode: setup.capacity.options().preemption,
+        mode: setup.capacity().options().preemption,
     });
-    setup.bindings.on_change(&this, WithoutNodes::on_binding);
+    setup.bindings().on_change(&this, WithoutNodes::on_binding);
     if this.mode != Mode::Off {
         on_connect(setup, &this, WithoutNodes::follow);
     }

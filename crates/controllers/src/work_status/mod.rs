@@ -46,12 +46,12 @@ struct Reported {
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(WorkStatusController {
-        works: setup.works.clone(),
-        work_status: setup.work_status.clone(),
-        objects: setup.member_objects.clone(),
+        works: setup.works(),
+        work_status: setup.work_status().clone(),
+        objects: setup.member_objects().clone(),
         work_metrics: setup.work_metrics.clone(),
         reported: PerMember::default(),
-        interpreters: setup.interpreters.clone(),
+        interpreters: setup.interpreters().clone(),
         events: setup.events.clone(),
     });
     on_connect(setup, &this, WorkStatusController::start_member);

@@ -10,8 +10,8 @@ use ironclad_api::{
     policy::PropagationPolicy,
 };
 use ironclad_controllers::{ControllerList, Settings};
-use ironclad_members::Connector;
 use ironclad_membermetrics::Options as MetricsOptions;
+use ironclad_members::Connector;
 use ironclad_seam::{Clock, Rng, Tasks};
 use ironclad_simcluster::{Member, MemberOptions};
 use ironclad_store::{MemoryBackend, Options as StoreOptions};

@@ -3,14 +3,18 @@
 use std::{future::Future, io, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use ironclad_seam::Tasks;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{ApiError, Identity, ResponseBody, connections::Connection};
+use crate::{
+    ApiError, Identity, ResponseBody,
+    connections::{Connection, Underway},
+};
 
 /// Body of a request, which arrives as it is read: a client is not heard faster than its route reads.
 pub type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
@@ -47,31 +51,36 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Takes the connection out of a request; what the answer 101 says of protocols is the route's.
+    /// Takes the connection out of a request.
     ///
     /// # Errors
-    /// If the client didn't ask for it, or not over HTTP/1.1, or has no connection, as clients in the same process.
+    /// If the client didn't ask for it, or not over HTTP/1.1, or has no connection, as clients in the same process. A
+    /// body is refused, because what is left of it would be taken for the first bytes of the other protocol.
     pub fn of(request: &mut Request<RequestBody>) -> Result<Self, ApiError> {
-        let connection = request.extensions_mut().remove::<OnUpgrade>();
-        let carrier = request.extensions_mut().remove::<Carrier>();
-        let (Some(connection), Some(carrier)) = (connection, carrier) else {
-            return Err(ApiError::bad_request(
-                "the connection can't be upgraded: send the request over HTTP/1.1, with the headers Connection and Upgrade",
-            ));
-        };
-        Ok(Self { connection, carrier })
+        let options = request.headers().get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+        let is_asked =
+            options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("upgrade"));
+        let extensions = request.extensions_mut();
+        match (extensions.remove(), extensions.remove()) {
+            (Some(connection), Some(carrier)) if is_asked && request.body().is_end_stream() => {
+                Ok(Self { connection, carrier })
+            }
+            _ => Err(ApiError::bad_request(
+                "the connection can't be upgraded: send the request over HTTP/1.1, with the headers Connection and \
+                 Upgrade and without a body",
+            )),
+        }
     }
 
-    /// Runs this with the connection once the answer 101 was sent. It counts as a connection and as a stream of a route
-    /// until it ends, and ends when the server is stopped.
-    pub fn run<F, R>(self, carry: F)
+    /// The answer 101, to which the route may add headers. Once it was sent, this runs with the connection. It counts
+    /// as a connection and as a stream of a route until it ends, and is dropped when the server is stopped.
+    pub fn switch<F, R>(self, protocol: HeaderValue, carry: F) -> Response<ResponseBody>
     where
         F: FnOnce(TokioIo<Upgraded>) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
         let Self { connection, carrier } = self;
         let mut underway = carrier.connection.begin();
-        let tasks = carrier.tasks.clone();
         carrier.tasks.clone().spawn("upgraded", async move {
             let carried = async {
                 match connection.await {
@@ -81,11 +90,17 @@ impl Upgrade {
             };
             tokio::select! {
                 biased;
-                () = tasks.stopping() => {}
+                () = carrier.tasks.stopping() => {}
                 () = carried => {}
             }
-            underway.iter_mut().for_each(crate::connections::Underway::answered);
+            underway.iter_mut().for_each(Underway::answered);
+            // Named as a whole, so that the task owns the permit too.
             drop(carrier);
         });
+        let mut switching = Response::new(ResponseBody::full(""));
+        *switching.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        switching.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        switching.headers_mut().insert(header::UPGRADE, protocol);
+        switching
     }
 }

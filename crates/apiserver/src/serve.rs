@@ -203,17 +203,17 @@ impl Server {
                 Err(error) => return Ok((self.finish(request.headers(), respond::error(&error), &[]), None)),
             },
         };
-        let is_streamed = self.is_streamed(request.uri().path());
-        let permits = if is_streamed { permits.streams } else { permits.requests };
+        let route = self.route_of(request.uri().path());
+        let permits = if route.is_some() { permits.streams } else { permits.requests };
         let permit = permits.try_acquire_owned().ok().map(Arc::new);
         if permit.is_none() && !identity.is_master() {
             return Ok((self.finish(request.headers(), respond::error(&ApiError::too_many_requests()), &[]), None));
         }
         let mut request = request.map(|body| body.map_err(io::Error::other).boxed_unsync());
-        if is_streamed {
+        if route.is_some() {
             request.extensions_mut().insert(Carrier { _permit: permit.clone(), ..carrier });
         }
-        let reply: Option<Response<_>> = self.handle_counted(request, identity, permit.clone()).await;
+        let reply: Option<Response<_>> = self.handle_counted(request, identity, route, permit.clone()).await;
         let reply = reply.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))?;
         Ok((reply, permit))
     }

@@ -111,11 +111,6 @@ impl Server {
         self.routes.write().insert(0, route);
     }
 
-    /// The route that takes this path.
-    fn route_of(&self, path: &str) -> Option<Arc<dyn Route>> {
-        self.routes.read().iter().find(|r| r.takes(path)).cloned()
-    }
-
     /// Adds a group that a route answers to discovery.
     ///
     /// # Errors
@@ -145,13 +140,9 @@ impl Server {
     }
 
     /// The route that answers requests of this path: APIServices with a service take precedence.
-    fn streamed(&self, path: &str) -> Option<Arc<dyn Route>> {
-        self.route_of(path).filter(|_| self.state.aggregation.apis().remote(path).is_none())
-    }
-
-    /// True if requests of this path are answered by a route, which reads their bodies itself.
-    pub(crate) fn is_streamed(&self, path: &str) -> bool {
-        self.streamed(path).is_some()
+    pub(crate) fn route_of(&self, path: &str) -> Option<Arc<dyn Route>> {
+        let route = self.routes.read().iter().find(|r| r.takes(path)).cloned();
+        route.filter(|_| self.state.aggregation.apis().remote(path).is_none())
     }
 
     /// Answers a request of this user.
@@ -163,7 +154,9 @@ impl Server {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.handle_counted(request.map(|body| body.map_err(io::Error::other).boxed_unsync()), identity, None).await
+        let request = request.map(|body| body.map_err(io::Error::other).boxed_unsync());
+        let route = self.route_of(request.uri().path());
+        self.handle_counted(request, identity, route, None).await
     }
 
     /// The same. The permit is returned when the answer is complete, not when the client disconnects, because the work
@@ -172,15 +165,16 @@ impl Server {
         self: &Arc<Self>,
         request: Request<RequestBody>,
         identity: Identity,
+        route: Option<Arc<dyn Route>>,
         permit: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Option<Reply> {
         let server = self.clone();
-        let is_streamed = self.is_streamed(request.uri().path());
         // Dropped with this future.
         let (_waits, gone) = oneshot::channel::<Infallible>();
         let task = self.state.seam.tasks.spawn("request", async move {
-            let answer = server.answer(request, identity, permit);
-            if !is_streamed {
+            let is_ordinary = route.is_none();
+            let answer = server.answer(request, identity, route, permit);
+            if is_ordinary {
                 return Some(answer.await);
             }
             tokio::select! {
@@ -200,17 +194,18 @@ impl Server {
         self: Arc<Self>,
         request: Request<RequestBody>,
         identity: Identity,
+        route: Option<Arc<dyn Route>>,
         permit: Option<Arc<OwnedSemaphorePermit>>,
     ) -> Reply {
         let headers = request.headers().clone();
         let pretty = respond::is_pretty(&Query::parse(request.uri().query()), &headers);
-        let unlimited = self.route_of(request.uri().path()).is_some()
+        let unlimited = route.is_some()
             || self.state.aggregation.apis().remote(request.uri().path()).is_some()
             || (Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET);
         let (server, of_request) = (self.clone(), headers.clone());
         let mut answered = Box::pin(async move {
             let _permit = permit;
-            match server.route(request, identity).await {
+            match server.route(request, identity, route).await {
                 Ok(done) => done,
                 Err(error) => (refusal(&of_request, pretty, &error), vec![]),
             }
@@ -257,6 +252,7 @@ impl Server {
         self: &Arc<Self>,
         request: Request<RequestBody>,
         identity: Identity,
+        route: Option<Arc<dyn Route>>,
     ) -> Result<(Reply, Vec<String>), ApiError> {
         let (parts, body) = request.into_parts();
         let identity = auth::impersonated(&self.state, identity, &parts.headers)?;
@@ -270,13 +266,10 @@ impl Server {
                 auth::authorize(&self.state, &identity, address, asked, &query)?;
             }
         }
-        // Whoever may not send a body can't make the server wait for it.
-        let remote = self.state.aggregation.apis().remote(path);
-        if remote.is_none()
-            && let Some(route) = self.route_of(path)
-        {
+        if let Some(route) = route {
             return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
         }
+        // Whoever may not send a body can't make the server wait for it.
         let body = match tokio::time::timeout(self.state.options.bounds.body, read_body(body)).await {
             Ok(Ok(body)) => body,
             Ok(Err(error)) => {
@@ -288,7 +281,7 @@ impl Server {
             }
             Err(_) => return Ok((respond::error(&ApiError::timeout()), vec![])),
         };
-        if let Some(api) = remote {
+        if let Some(api) = self.state.aggregation.apis().remote(path) {
             let request = Request::from_parts(parts, body);
             return Ok((aggregation::forward(&self.state, &api, request, &identity).await?, vec![]));
         }

@@ -159,8 +159,7 @@ impl FleetCapacity {
         };
         let key = BindingRef::from(new).key();
         self.change(|capacity, now| {
-            // A result of somebody else, one of ours whose answer was lost, or another request.
-            if names(old) != names(new) && !capacity.is_being_written(&key) {
+            if names(old) != names(new) {
                 capacity.observed(BindingRef::from(old), &new.spec, self.options(), now);
             }
             if capacity.promised_count() > 0 {

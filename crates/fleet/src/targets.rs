@@ -24,9 +24,15 @@ impl Target {
     /// Sentence about replicas of a copy that stays in part ([`staying`]).
     #[must_use]
     pub fn stays(&self) -> String {
-        let verb = if self.replicas == 1 { "stays" } else { "stay" };
-        format!("{} {verb} until others have room", count(self.replicas, "replica"))
+        stays(self.replicas)
     }
+}
+
+/// Sentence about replicas that stay until others have room.
+#[must_use]
+pub fn stays(replicas: i32) -> String {
+    let verb = if replicas == 1 { "stays" } else { "stay" };
+    format!("{} {verb} until others have room", count(replicas, "replica"))
 }
 
 /// The scheduler's result, then what referrers need besides, in order.

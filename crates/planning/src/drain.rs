@@ -11,7 +11,7 @@ use ironclad_failover::{
     flags::eviction::Check,
     taint_manager::pre_scheduling_check::Snapshot,
 };
-use ironclad_fleet::{Binding, ClusterName, Clusters, World, because::migration::Reason};
+use ironclad_fleet::{Binding, ClusterName, Clusters, World, because::migration::Reason, targets::stays};
 use ironclad_scheduling::{Peers, capacity::PROMISED_TTL, estimator::Index};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -83,8 +83,10 @@ pub struct Item {
     pub binding: Binding,
     /// Decision of the drain.
     pub verdict: Verdict,
-    /// Clusters that the scheduler would choose.
+    /// Clusters that the scheduler would choose, for a part of the replicas if they do not take all.
     pub to: Vec<TargetCluster>,
+    /// Replicas that would stay if the binding was moved by force.
+    pub stays: i32,
 }
 
 impl Item {
@@ -94,6 +96,7 @@ impl Item {
         match &self.verdict {
             Verdict::Moves => "moves",
             Verdict::Stuck(Reason::Pinned { .. }) => "pinned",
+            Verdict::Stuck(_) if self.stays > 0 => "in part",
             Verdict::Stuck(_) => "unmovable",
             Verdict::Follows => "follows",
         }
@@ -102,13 +105,15 @@ impl Item {
     /// Target clusters, or the reason that it is not moved.
     #[must_use]
     pub fn detail(&self) -> String {
+        let shares = self.to.iter().map(|target| match target.replicas {
+            0 => target.name.clone(),
+            replicas => format!("{}:{replicas}", target.name),
+        });
+        let shares = shares.collect::<Vec<_>>().join(", ");
         match &self.verdict {
-            Verdict::Moves => {
-                let shares = self.to.iter().map(|target| match target.replicas {
-                    0 => target.name.clone(),
-                    replicas => format!("{}:{replicas}", target.name),
-                });
-                shares.collect::<Vec<_>>().join(", ")
+            Verdict::Moves => shares,
+            Verdict::Stuck(Reason::NowhereToGo { why }) if self.stays > 0 => {
+                format!("{shares}, and {}: {why}", stays(self.stays))
             }
             Verdict::Stuck(reason) => reason.to_string(),
             Verdict::Follows => Reason::FollowsItsOwner.to_string(),
@@ -126,6 +131,7 @@ impl Item {
             "verdict": self.word(),
             "detail": self.detail(),
             "to": self.to,
+            "stays": self.stays,
         })
     }
 }
@@ -156,7 +162,7 @@ impl Survey {
                     let item = survey.placed(binding, &mut after, &mut state, drain);
                     survey.items.push(item);
                 }
-                Some(verdict) => survey.items.push(Item { binding, verdict, to: Vec::new() }),
+                Some(verdict) => survey.items.push(Item { binding, verdict, to: Vec::new(), stays: 0 }),
                 None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
                 None => {}
             }
@@ -180,9 +186,12 @@ impl Survey {
                 let placed = with_result(&evicted, to.clone());
                 state.written(&evicted, &placed, options);
                 put_binding(after, &binding.key(), placed);
-                Item { binding, verdict: Verdict::Moves, to }
+                Item { binding, verdict: Verdict::Moves, to, stays: 0 }
             }
-            Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
+            Err(why) => {
+                let (to, stays) = in_part(&evicted, after, state, drain).unwrap_or_default();
+                Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to, stays }
+            }
         }
     }
 
@@ -219,6 +228,16 @@ impl Survey {
     pub fn evictable(&self) -> usize {
         self.items.iter().filter(|item| item.verdict != Verdict::Follows).count()
     }
+}
+
+/// The result of an evicted binding of which only a part fits elsewhere, and the replicas that stay, as the scheduler
+/// decides on it.
+fn in_part(evicted: &Binding, world: &World, state: &State, drain: &Drain) -> Option<(Vec<TargetCluster>, i32)> {
+    let without = BTreeSet::from([drain.cluster.clone()]);
+    let seen = state.seen(evicted.view(), &world.clusters, &drain.settings.scheduler);
+    let failure = ironclad_scheduling::dry_run(&seen, &without).0.err()?;
+    let part = ironclad_scheduling::part_that_fits(&seen, &without, &failure, drain.now)?;
+    Some((part.targets, part.stays))
 }
 
 /// True if a drain of the cluster moves the binding, reports it, or waits for it.
@@ -296,6 +315,38 @@ mod tests {
             "{stuck:?}"
         );
         assert_eq!(survey(&fleet(&["m1", "m2"]), Settings::default()), ["web moves m2:1"], "the gate is off");
+    }
+
+    /// With purge mode Directly the part of a divided workload that fits elsewhere moves if a person insists.
+    #[test]
+    fn what_moves_in_part_is_told() {
+        let room = |cores: &str| format!(", resourceSummary: {{allocatable: {{cpu: \"{cores}\", pods: \"9\"}}}}");
+        let needs = ", replicaRequirements: {resourceRequest: {cpu: \"1\"}}";
+        let status = "status: {aggregatedStatus: [{clusterName: m1, applied: true}]}\n";
+        let with = |cores: &str, purge_mode, placement: fn(&str) -> String| {
+            let web = binding("web", "m1", needs).replace("replicas: 1", "replicas: 6") + status;
+            let text = cluster("m1", &room("9")) + &cluster("m2", &room(cores)) + &placement(&web);
+            let (world, now) = (world_of(&text), Timestamp::UNIX_EPOCH);
+            let drain = Drain::new("m1".into(), Check::Strict, purge_mode, now);
+            let survey = Survey::of(world.all_bindings().collect(), &world, &drain);
+            let [item] = &survey.items[..] else { panic!("{survey:?}") };
+            let (stuck, forced) = (survey.stuck().len(), survey.moving(Stuck::Force).len());
+            assert_eq!((stuck, forced), (usize::from(item.word() != "moves"), 1));
+            format!("{} {}", item.word(), item.detail())
+        };
+        let one: fn(&str) -> String = str::to_owned;
+        let (directly, gracefully) = (PurgeMode::Directly, PurgeMode::Gracefully);
+        for (name, cores, purge_mode, placement, want) in [
+            ("all fit", "6", directly, divided as fn(&str) -> String, "moves m2:6"),
+            ("four of six", "4", directly, divided, "in part m2:4, and 2 replicas stay until others have room: "),
+            ("one of six", "1", directly, divided, "in part m2:1, and 5 replicas stay until others have room: "),
+            ("none", "0", directly, divided, "unmovable nowhere to go: "),
+            ("gracefully all have to fit", "4", gracefully, divided, "unmovable nowhere to go: "),
+            ("its replicas are not divided", "4", directly, one, "moves m2:6"),
+        ] {
+            let found = with(cores, purge_mode, placement);
+            assert!(found.starts_with(want), "{name}: {found}");
+        }
     }
 
     /// Three clusters with these cores each, and on m1 two workloads of three cores, divided by capacity.

@@ -46,8 +46,8 @@ pub use ironclad_fleet::divide;
 
 pub use cycle::{Class, Failure, ScheduleResult, available_replicas, dry_run, question_of};
 pub use decide::{
-    Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
-    moves_in_part, observed_generation, refused, success, template_accepted, template_refused,
+    Again, Attempt, Decision, Effect, Next, Part, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
+    moves_in_part, observed_generation, part_that_fits, refused, success, template_accepted, template_refused,
 };
 pub use interests::Interests;
 pub use line::Line;

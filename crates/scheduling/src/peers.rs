@@ -120,12 +120,19 @@ impl Peers {
     /// member.
     #[must_use]
     pub fn without(&self, key: &BindingKey, mut left: impl FnMut(&BindingKey) -> BTreeSet<Arc<str>>) -> Self {
+        self.with(key, |member, clusters| *clusters = &*clusters - &left(member))
+    }
+
+    /// Groups of one binding as they are once other members have changed their clusters.
+    pub(crate) fn with(&self, key: &BindingKey, mut change: impl FnMut(&BindingKey, &mut BTreeSet<Arc<str>>)) -> Self {
         let mut rest = Self::default();
         for group in self.groups.get(key).into_iter().flatten() {
             let members = self.members.get(group).into_iter().flatten().map(|(member, known)| {
-                let known = self.assigning.get(member).unwrap_or(known);
-                let gone = if member == key { BTreeSet::new() } else { left(member) };
-                (member.clone(), known - &gone)
+                let mut known = self.assigning.get(member).unwrap_or(known).clone();
+                if member != key {
+                    change(member, &mut known);
+                }
+                (member.clone(), known)
             });
             rest.members.insert(group.clone(), members.collect());
         }

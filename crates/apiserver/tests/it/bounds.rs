@@ -205,14 +205,18 @@ async fn slow_sender_is_disconnected() {
 }
 
 /// The frames of HTTP/2 that a client of this test's own making sends.
-mod http2 {
+pub(crate) mod http2 {
     pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    pub(crate) const DATA: u8 = 0;
+    pub(crate) const HEADERS: u8 = 1;
     pub(super) const SETTINGS: u8 = 4;
     pub(super) const PING: u8 = 6;
     pub(super) const GO_AWAY: u8 = 7;
     pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
-    const HEADERS: u8 = 1;
+    /// How HPACK's static table says `:status: 400`.
+    pub(crate) const STATUS_400: u8 = 0x8c;
     const RST_STREAM: u8 = 3;
+    const END_STREAM: u8 = 1;
     const END_HEADERS: u8 = 4;
 
     pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -225,6 +229,13 @@ mod http2 {
         frame(HEADERS, END_HEADERS, stream, b"\x83\x87\x84\x41\x09localhost")
     }
 
+    /// A request without a body.
+    pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
+        let length = u8::try_from(path.len()).unwrap();
+        let head = [b"\x82\x87\x41\x09localhost\x04", [length].as_slice(), path.as_bytes()].concat();
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, &head)
+    }
+
     pub(super) fn reset(stream: u32) -> Vec<u8> {
         const CANCEL: [u8; 4] = 8u32.to_be_bytes();
         frame(RST_STREAM, 0, stream, &CANCEL)
@@ -232,14 +243,14 @@ mod http2 {
 }
 
 impl Raw {
-    async fn connect_http2(served: &Served) -> Self {
+    pub(crate) async fn connect_http2(served: &Served) -> Self {
         let mut raw = Self::connect(served).await;
         raw.send(&[http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, b"")].concat()).await;
         raw
     }
 
     /// The kind and payload of the next frame; `None` at the end of the connection.
-    async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub(crate) async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         timeout(DEADLINE, async {
             let mut head = [0; 9];
             self.0.read_exact(&mut head).await.ok()?;

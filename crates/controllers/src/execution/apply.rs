@@ -129,7 +129,8 @@ impl Applier {
                 Err(Stopped::Dropped(fields)) => {
                     let report =
                         seen.decide(self.clock.wall_seconds(), |seen, now| execution::dropped(seen, &fields, now));
-                    return Ok(self.report(member, seen, report).unwrap_or(Next::Retry));
+                    self.report(member, seen, report);
+                    return Ok(Next::Retry);
                 }
                 Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
             }
@@ -254,22 +255,21 @@ impl Applier {
             Failure::HotLoop { after } => Some(Next::After(*after)),
             _ => None,
         };
-        Unapplied { next: self.report(member, seen, plan).or(next), failure }
+        self.report(member, seen, plan);
+        Unapplied { failure, next }
     }
 
-    /// Writes a report to the Work. Returns the time of the next attempt, where it names one.
-    fn report(&self, member: &Destination, seen: &Observed, plan: Plan<Effect>) -> Option<Next> {
-        let mut next = None;
+    /// Writes a report to the Work.
+    fn report(&self, member: &Destination, seen: &Observed, plan: Plan<Effect>) {
         for effect in plan.effects {
             match effect {
                 Effect::WorkStatus(part) => self.request_status(seen, part),
                 Effect::Event(event) => self.events.record(&event),
-                Effect::RetryAfter(wait) => next = Some(Next::After(wait)),
                 Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
+                // Who failed is tried again with backoff.
                 _ => {}
             }
         }
-        next
     }
 
     fn request_status(&self, seen: &Observed, part: StatusPart) {

@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// What a leader of the former version serves is read, and its verbs find all that they need in ours.
+    /// Reports of leaders of the former version are read, and their verbs find all that they need in ours.
     #[test]
     fn the_former_version_is_understood() {
         let former = json!({

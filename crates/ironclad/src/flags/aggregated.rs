@@ -37,7 +37,7 @@ impl ExplainFlags {
 pub(crate) struct Flag {
     pub(crate) bind: &'static str,
     pub(crate) service: &'static str,
-    /// What is served.
+    /// The API that is served.
     pub(crate) what: &'static str,
 }
 

@@ -131,7 +131,7 @@ pub struct Answer {
     /// Clusters whose nodes say how many replicas of the target can start, and that were not asked for them.
     #[serde(skip)]
     pub unasked: BTreeSet<ClusterName>,
-    /// What would keep it, or end its wait.
+    /// Reasons that would keep it, or end its wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancels: Vec<String>,
 }

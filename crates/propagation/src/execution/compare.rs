@@ -61,8 +61,8 @@ pub fn surplus(desired: &Value, observed: &Value) -> Option<String> {
 const MISSING_MAX: usize = 3;
 
 /// JSON pointers of the first fields of `sent`, outside of metadata and status, that an answer to its write lacks.
-/// Other values are no loss: admission may change them. Nor are values whose absence means the same; built-in kinds leave
-/// out false, 0 and empty texts. Elements of lists are found by name, others by place if both lists have as many.
+/// Another value is no loss: admission may change it. Nor is a value whose absence means the same; built-in kinds leave
+/// out false, 0 and empty texts. Elements of lists are found by name, others by place if both lists are equally long.
 #[must_use]
 pub fn missing(sent: &Value, answer: &Value) -> Vec<String> {
     let (none, mut paths) = (Map::new(), Vec::new());

@@ -39,7 +39,7 @@ pub(crate) use footprint::{Footprint, Share};
 pub use free::Modelling;
 pub use nominated::Asker;
 pub use promised::Reservation;
-pub(crate) use room::{Asked, Freed, Leaver, Room};
+pub(crate) use room::{Asked, Freed, Room};
 
 use crate::estimator::{Index, Node, Pod, Question, Quota, Workload};
 use demand::Part;
@@ -78,6 +78,8 @@ pub struct Capacity {
     being_written: BTreeSet<BindingKey>,
     /// Clusters on which preemptors hold capacity.
     nominations: BTreeMap<BindingKey, Vec<ClusterName>>,
+    /// Clusters that preempted bindings are leaving.
+    leaving: BTreeMap<BindingKey, Vec<ClusterName>>,
     /// Number of nominations so far, by which they are ordered.
     nominated: u64,
     /// Clusters in which something became free since [`Capacity::take_grown`].
@@ -107,6 +109,8 @@ struct Slot {
     nodes: Option<Nodes>,
     /// Capacity held for preemptors.
     nominated: BTreeMap<BindingKey, Nominated>,
+    /// Preempted bindings that have not left for good.
+    leaving: BTreeMap<BindingKey, Workload>,
 }
 
 impl Capacity {
@@ -319,7 +323,7 @@ impl Capacity {
         let free = slot.reported.as_ref()?;
         let beside = |held: &[&Nominated]| match &slot.watched {
             Some(index) if held.is_empty() => index.fits(question),
-            Some(index) => index.fits_if(question, [], &nominated::before(held)),
+            Some(index) => index.fits_beside(question, &slot.leaving(index), &nominated::before(held)),
             None if held.is_empty() => free.fits(&question.demand, &slot.assumed, slot.nodes.as_ref()),
             None => {
                 let (taken, nodes) = slot.with(held);
@@ -363,6 +367,7 @@ impl Slot {
             && self.listed.is_none()
             && self.workloads.is_empty()
             && self.nominated.is_empty()
+            && self.leaving.is_empty()
     }
 
     /// Places all promised replicas on the nodes of the models, where the summary counts.

@@ -139,6 +139,11 @@ impl Capacity {
         self.nominations.contains_key(key)
     }
 
+    /// Clusters on which capacity is held for a binding.
+    pub(crate) fn nominated_on(&self, key: &BindingKey) -> &[ClusterName] {
+        self.nominations.get(key).map_or(&[], Vec::as_slice)
+    }
+
     /// Returns whether a cluster has capacity that is held, or promised and not observed yet, for workloads that the
     /// asker yields to.
     pub(crate) fn awaits_others(&self, cluster: &ClusterName, asker: &Asker<'_>) -> bool {

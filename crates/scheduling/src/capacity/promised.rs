@@ -15,8 +15,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ironclad_api::{
     policy::PurgeMode,
     work::{
-        AggregatedStatusItem, Component, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
-        TargetComponent,
+        AggregatedStatusItem, Component, GracefulEvictionTask, ObjectReference, ResourceBindingSpec, ResourceHealth,
+        TargetCluster, TargetComponent,
     },
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
@@ -132,7 +132,7 @@ impl Capacity {
     pub fn revert(&mut self, reservation: Reservation, now: Duration) {
         let Reservation { key, before } = reservation;
         if !self.being_written.remove(&key) {
-            // The binding was deleted meanwhile.
+            // The binding was changed or deleted meanwhile.
             return;
         }
         let meanwhile = self.promises.get(&key).cloned().unwrap_or_default();
@@ -153,22 +153,17 @@ impl Capacity {
         }
     }
 
-    /// Returns whether a result of this binding is being written.
-    #[must_use]
-    pub fn is_being_written(&self, key: &BindingKey) -> bool {
-        self.being_written.contains(key)
-    }
-
     /// Promises what each target gained from a written result. `before` is the binding as it was scheduled, `now` any
     /// monotonic time.
     pub fn assigned(&mut self, before: BindingRef<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
-        let spec = before.spec();
-        self.assign(before, spec, after, &spec.graceful_eviction_tasks, options, now);
+        self.assign(before, before.spec(), after, options, now);
     }
 
-    /// Promises what each target gained from a change that somebody else made, an eviction for example.
+    /// Promises what each target gained from a change that was observed. A result that is being written is part of it,
+    /// or its write will fail, since the version that it was decided on is not the present one.
     pub fn observed(&mut self, old: BindingRef<'_>, new: &ResourceBindingSpec, options: &Options, now: Duration) {
-        self.assign(old, new, &new.clusters, &new.graceful_eviction_tasks, options, now);
+        self.being_written.remove(&old.key());
+        self.assign(old, new, &new.clusters, options, now);
     }
 
     fn assign(
@@ -176,15 +171,15 @@ impl Capacity {
         before: BindingRef<'_>,
         spec: &ResourceBindingSpec,
         after: &[TargetCluster],
-        tasks: &[GracefulEvictionTask],
         options: &Options,
         now: Duration,
     ) {
-        let old = before.spec();
+        let (old, tasks) = (before.spec(), &spec.graceful_eviction_tasks);
         if !is_tracked(before) {
             return;
         }
         let key = before.key();
+        self.leaves(&key, &spec.resource, tasks);
         let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
         let (had, wants) = (named(old, &old.clusters, &[], sets), named(spec, after, tasks, sets));
         let known = self.promises.get(&key).into_iter().flatten().map(|(name, _)| name);
@@ -192,8 +187,9 @@ impl Capacity {
         lost.iter().for_each(|cluster| self.release(&key, cluster));
         let whole = demand_of(spec, sets);
         for (cluster, wanted) in wants {
-            let had = had.get(&cluster).copied().unwrap_or_else(|| self.returning(before, &cluster).min(wanted));
             let known = self.promises.get(&key).and_then(|all| all.get(&cluster)).cloned();
+            let had = known.as_ref().map(|known| known.wanted).or_else(|| had.get(&cluster).copied());
+            let had = had.unwrap_or_else(|| self.returning(before, &cluster).min(wanted));
             let (parts, gained) = match after.iter().find(|target| target.name == *cluster.0).filter(|_| sets) {
                 Some(target) => {
                     let old = old.target(&target.name);
@@ -284,6 +280,7 @@ impl Capacity {
             return;
         }
         let (key, age) = (binding.key(), age_of_assignment(binding, wall));
+        self.leaves(&key, &spec.resource, &spec.graceful_eviction_tasks);
         // A cluster that was not ready starts what it got since it is ready again.
         let waits = |cluster: &ClusterName| {
             let ready = self.ready_since.get(cluster).filter(|since| **since <= wall);
@@ -359,6 +356,7 @@ impl Capacity {
     /// Forgets a deleted binding.
     pub fn forget(&mut self, key: &BindingKey) {
         self.withdraw_nomination(key);
+        self.leaves(key, &ObjectReference::default(), &[]);
         self.being_written.remove(key);
         let clusters: Vec<_> = self.promises.get(key).into_iter().flatten().map(|(name, _)| name.clone()).collect();
         for cluster in &clusters {
@@ -421,7 +419,7 @@ impl Capacity {
             && let Some(index) = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref())
         {
             // Pods without a place would not run there either.
-            let held = index.leaving(Workload::from(&binding.spec().resource));
+            let held = index.leaving(Workload::from(&binding.spec().resource), &Arc::default());
             return held.map_or(0, |held| replicas.min(held.amounts().1));
         }
         let promise = self.promises.get(&binding.key()).and_then(|all| all.get(cluster));

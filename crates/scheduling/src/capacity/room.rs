@@ -3,11 +3,15 @@
 
 use std::sync::Arc;
 
-use ironclad_fleet::ClusterName;
+use ironclad_api::{
+    eviction::BINDING_PREEMPTED,
+    work::{GracefulEvictionTask, ObjectReference},
+};
+use ironclad_fleet::{BindingKey, ClusterName};
 use smallvec::SmallVec;
 
 use super::{
-    Asker, Capacity, LARGEST,
+    Asker, Capacity, LARGEST, Slot,
     demand::{self, Amounts, Demand},
     footprint::{Footprint, Place, Share},
     free::PODS,
@@ -60,13 +64,6 @@ impl From<Question> for Asked {
     }
 }
 
-/// A workload that may leave a cluster, or is leaving it: who it is, and what its result names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Leaver {
-    pub(crate) workload: Workload,
-    pub(crate) footprint: Footprint,
-}
-
 /// Amounts that a workload frees in a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Freed {
@@ -101,11 +98,36 @@ struct ByNode<'a> {
 }
 
 impl Capacity {
-    /// Returns whether a workload that left by its result still holds something in a cluster, or waits for it, as far
-    /// as that is known.
-    pub(crate) fn holds(&self, cluster: &ClusterName, leaver: &Leaver) -> bool {
-        let watched = self.slots.get(cluster).and_then(|slot| slot.watched.as_ref());
-        watched.is_none_or(|index| index.leaving(leaver.workload).is_some())
+    /// Records the clusters that a binding is leaving since it was preempted.
+    pub(super) fn leaves(&mut self, key: &BindingKey, template: &ObjectReference, tasks: &[GracefulEvictionTask]) {
+        let tasks = tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED);
+        let now: Vec<ClusterName> = tasks.map(|task| task.from_cluster.as_str().into()).collect();
+        for cluster in self.leaving.remove(key).unwrap_or_default() {
+            if let Some(slot) = self.slots.get_mut(&cluster) {
+                slot.leaving.remove(key);
+            }
+            // Nodes on which it left something are not held for its preemptor any more.
+            self.changed(&cluster, !now.contains(&cluster));
+        }
+        if now.is_empty() {
+            return;
+        }
+        for cluster in &now {
+            self.slots.entry(cluster.clone()).or_default().leaving.insert(key.clone(), Workload::from(template));
+            self.changed(cluster, false);
+        }
+        self.leaving.insert(key.clone(), now);
+    }
+
+    /// Returns whether a preempted binding still holds something in one of these clusters, or waits for it, as far as
+    /// that is known.
+    pub(crate) fn is_anyone_leaving<'a>(&self, clusters: impl IntoIterator<Item = &'a str>) -> bool {
+        clusters.into_iter().filter_map(|cluster| self.slots.get(&ClusterName::from(cluster))).any(|slot| {
+            match &slot.watched {
+                Some(index) => slot.leaving.iter().any(|(key, one)| index.leaving(*one, &key.namespace).is_some()),
+                None => !slot.leaving.is_empty(),
+            }
+        })
     }
 
     /// Room of a cluster for this question once those have left that are leaving, where that is known, beside what is
@@ -116,16 +138,14 @@ impl Capacity {
         cluster: &ClusterName,
         asked: &'a Asked,
         asker: &Asker<'_>,
-        leaving: &[&Leaver],
     ) -> Option<(Room<'a>, Share<'a>)> {
         let slot = self.slots.get(cluster)?;
         let reported = slot.reported.as_ref()?;
         let held = slot.held(asker);
         if let Some(index) = &slot.watched {
             let request = asked.request.on_nodes();
-            let leaving = leaving.iter().filter_map(|leaver| index.leaving(leaver.workload));
-            let leaving: Vec<Leaving> = leaving.chain(index.being_deleted()).collect();
-            let nodes = ByNode { index, question: &asked.question, leaving, before: nominated::before(&held) };
+            let (leaving, before) = (slot.leaving(index), nominated::before(&held));
+            let nodes = ByNode { index, question: &asked.question, leaving, before };
             let (mut free, offered) = index.totals();
             for (amounts, pods) in nodes.leaving.iter().map(Leaving::amounts) {
                 for (resource, amount) in amounts.iter().chain([(PODS, &pods)]) {
@@ -154,6 +174,14 @@ impl Capacity {
     }
 }
 
+impl Slot {
+    /// Requests that leave nodes with preempted bindings, and with pods that are being deleted.
+    pub(super) fn leaving(&self, index: &Index) -> Vec<Leaving> {
+        let leaving = self.leaving.iter().filter_map(|(key, one)| index.leaving(*one, &key.namespace));
+        leaving.chain(index.being_deleted()).collect()
+    }
+}
+
 impl ByNode<'_> {
     fn fits<'l>(&'l self, more: impl IntoIterator<Item = &'l Leaving>) -> i64 {
         self.index.fits_if(self.question, self.leaving.iter().chain(more), &self.before)
@@ -176,15 +204,22 @@ impl Room<'_> {
         self.base
     }
 
-    /// Amounts that a workload frees; `None` if the account is kept by node and the workload has nothing there.
-    pub(crate) fn freed(&self, leaver: &Leaver, share: &Share<'_>) -> Option<Freed> {
+    /// Amounts that a workload of this namespace frees, of which its result names the footprint; `None` if the account is
+    /// kept by node and it has nothing there.
+    pub(crate) fn freed(
+        &self,
+        namespace: &Arc<str>,
+        workload: Workload,
+        footprint: &Footprint,
+        share: &Share<'_>,
+    ) -> Option<Freed> {
         let freed = |footprint: &Footprint, leaving| Freed {
             amounts: self.amounts(footprint),
             share: share.of(footprint),
             leaving,
         };
-        let Some(nodes) = &self.nodes else { return Some(freed(&leaver.footprint, None)) };
-        let leaving = nodes.index.leaving(leaver.workload)?;
+        let Some(nodes) = &self.nodes else { return Some(freed(footprint, None)) };
+        let leaving = nodes.index.leaving(workload, namespace)?;
         let (amounts, pods) = leaving.amounts();
         Some(freed(&Footprint::new(amounts, pods), Some(leaving)))
     }

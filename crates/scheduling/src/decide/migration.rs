@@ -2,10 +2,11 @@
 
 use ironclad_api::{
     Taint,
+    conditions::cluster::READY,
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, TAINT_PREFER_NO_EXECUTE, TAINT_UNTOLERATED},
-    policy::{Placement, SpreadByField},
+    policy::{Placement, PurgeMode, SpreadByField},
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
-    work::{ResourceBinding, ResourceBindingSpec},
+    work::{AggregatedStatusItem, ResourceBinding, ResourceBindingSpec},
 };
 use proptest::prelude::*;
 
@@ -154,9 +155,23 @@ fn former_replicas_return_only_where_they_still_fit() {
     assert_eq!(none.next, Next::WhenCapacity, "no cluster has the capacity");
 }
 
+/// A workload of six replicas, which leaves m1 with four of them directly and may run in m2, too.
+fn leaving_directly(placement: Placement, ready: &str) -> (ResourceBinding, Clusters) {
+    let mut binding = binding("web", 6, &[("m1", 4), ("m2", 2)]);
+    binding.spec.placement = Some(among(placement, &["m1", "m2"]).into());
+    evict(&mut binding, "m1", TAINT_UNTOLERATED);
+    binding.spec.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Directly);
+    let copy = AggregatedStatusItem { cluster_name: "m1".into(), ..AggregatedStatusItem::default() };
+    binding.status.get_or_insert_default().aggregated_status = vec![copy];
+    let mut clusters = fleet(&[("m1", Some(NO_EXECUTE)), ("m2", None)]);
+    let mut m1 = (*clusters[&"m1".into()]).clone();
+    m1.status.as_mut().unwrap().conditions = vec![conditions::condition(READY, ready, "R", "")];
+    clusters.insert("m1".into(), m1.into());
+    (binding, clusters)
+}
+
 #[test]
 fn what_fits_moves_and_the_rest_stays_if_the_copy_is_left_directly() {
-    use ironclad_api::{conditions::cluster::READY, policy::PurgeMode, work::AggregatedStatusItem};
     type Change = fn(&mut ResourceBinding);
     let as_it_is: Change = |_| {};
     let rows: [(&str, Placement, i64, &str, Change, &[(&str, i32)], &str); 9] = [
@@ -198,22 +213,13 @@ fn what_fits_moves_and_the_rest_stays_if_the_copy_is_left_directly() {
             1,
             "True",
             |b| b.spec.replicas = 8,
-            &[("m2", 2)],
+            &[("m2", 3)],
             "4 in m1",
         ),
     ];
     for (name, placement, fits, ready, change, want, stay) in rows {
-        let mut binding = binding("web", 6, &[("m1", 4), ("m2", 2)]);
-        binding.spec.placement = Some(among(placement, &["m1", "m2"]).into());
-        evict(&mut binding, "m1", TAINT_UNTOLERATED);
-        binding.spec.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Directly);
-        let copy = AggregatedStatusItem { cluster_name: "m1".into(), ..AggregatedStatusItem::default() };
-        binding.status.get_or_insert_default().aggregated_status = vec![copy];
+        let (mut binding, clusters) = leaving_directly(placement, ready);
         change(&mut binding);
-        let mut clusters = fleet(&[("m1", Some(NO_EXECUTE)), ("m2", None)]);
-        let mut m1 = (*clusters[&"m1".into()]).clone();
-        m1.status.as_mut().unwrap().conditions = vec![conditions::condition(READY, ready, "R", "")];
-        clusters.insert("m1".into(), m1.into());
         let available = |fits| Available::from([("m2".into(), fits)]);
         let decision = decide_in(&binding, &clusters, &available(fits), &Options::default(), 2);
         let after = applied(&binding, &decision);
@@ -233,6 +239,32 @@ fn what_fits_moves_and_the_rest_stays_if_the_copy_is_left_directly() {
         let again = applied(&after, &again);
         let settled = decide_in(&again, &clusters, &available(0), &Options::default(), 4);
         assert!(settled.plan.is_quiet(), "{name}: settled");
+    }
+}
+
+/// A workload is scaled up while a part of it stays in the cluster that it leaves: what stays does not grow again.
+#[test]
+fn what_stays_does_not_grow() {
+    let (mut binding, clusters) = leaving_directly(dynamic(), TRUE);
+    for (at, (name, replicas, fits, want, stays)) in [
+        ("two of four fit elsewhere", 6, 2, 4, 2),
+        ("it is scaled up, and nothing fits", 10, 0, 4, 2),
+        ("there is room for less than is new", 10, 3, 7, 2),
+        ("there is room for what is new and a part of what stays", 10, 2, 9, 1),
+        ("it is scaled up again", 12, 0, 9, 1),
+        ("it is scaled down", 9, 0, 9, 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        binding.spec.replicas = replicas;
+        binding.metadata.generation = binding.metadata.generation.map(|generation| generation + 1);
+        let available = Available::from([("m2".into(), fits)]);
+        let decision = decide_in(&binding, &clusters, &available, &Options::default(), 2 + i64::try_from(at).unwrap());
+        binding = applied(&binding, &decision);
+        assert_eq!(result(&binding), [("m2", want)], "{name}");
+        let staying: i32 = ironclad_fleet::targets::staying(&binding.spec).iter().map(|copy| copy.replicas).sum();
+        assert_eq!(staying, stays, "{name}");
     }
 }
 

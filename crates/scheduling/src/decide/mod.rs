@@ -31,11 +31,10 @@ mod part;
 mod preemption;
 mod refused;
 
-use part::Part;
 use preemption::{Considered, nominated};
 
 pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
-pub use part::moves_in_part;
+pub use part::{Part, moves_in_part, part_that_fits};
 pub use refused::{refused, template_accepted, template_refused};
 
 /// Message of the condition after success.
@@ -219,7 +218,7 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
             }
             // What may preempt others waits for all of its capacity.
             let waits = preemption.as_ref().is_some_and(|considered| considered.next.is_some());
-            let part = if waits { None } else { part::that_fits(seen, &failure, now) };
+            let part = if waits { None } else { part_that_fits(seen, &BTreeSet::new(), &failure, now) };
             let failed = Failed { failure: &failure, groups: &failed, preemption: preemption.as_ref(), part };
             decision.next = fail(seen, &failed, &reason, now, &mut decision.plan);
             decision.preemption = preemption.map(|considered| considered.outcome);
@@ -354,7 +353,11 @@ fn fail(seen: &Seen<'_>, failed: &Failed<'_>, trigger: &Reason, now: Timestamp, 
     }
     if let Some(part) = &failed.part {
         plan.note(Reason::MovesInPart { moves: part.moves, stays: part.stays }.into());
-        plan.effects.extend(result(seen, &part.targets, true));
+        let mut moved = result(seen, &part.targets, true);
+        if let Some(Effect::Result { patch, .. }) = &mut moved {
+            patch["spec"]["gracefulEvictionTasks"] = json!(part::tasks(binding.spec(), &part.targets));
+        }
+        plan.effects.extend(moved);
     }
     let generation = binding.generation() + i64::from(!plan.is_quiet());
     let updated = scheduled(binding, FALSE, reason, &error, generation, now);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     policy::PurgeMode,
-    work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
+    work::{GracefulEvictionTask, ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
 use ironclad_fleet::{
     BindingRef, ClusterName,
@@ -18,11 +18,15 @@ use crate::{
     cycle::{self, Trace, divides_by_capacity},
 };
 
-/// Replicas that move, with the number of those that stay.
-pub(super) struct Part {
-    pub(super) targets: Vec<TargetCluster>,
-    pub(super) moves: i32,
-    pub(super) stays: i32,
+/// Part of the replicas of a workload that moves while the others stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The result.
+    pub targets: Vec<TargetCluster>,
+    /// Replicas that move.
+    pub moves: i32,
+    /// Replicas that stay in clusters that are being left.
+    pub stays: i32,
 }
 
 /// Returns whether a part of the replicas may leave a cluster directly while the others stay: they are divided by
@@ -42,8 +46,15 @@ pub(super) fn is_partial(spec: &ResourceBindingSpec, targets: &[TargetCluster]) 
     spec.placement.as_ref().is_some_and(|placement| divides_by_capacity(placement)) && placed < spec.replicas
 }
 
-/// The largest part of the replicas that fits, if the others may stay in ready clusters that the binding is leaving.
-pub(super) fn that_fits(seen: &Seen<'_>, failure: &Failure, now: Timestamp) -> Option<Part> {
+/// The largest part of the replicas that fits, as if the clusters `without` did not exist, if the others may stay in
+/// ready clusters that the binding is leaving. `failure` is that of a cycle for all of them.
+#[must_use]
+pub fn part_that_fits(
+    seen: &Seen<'_>,
+    without: &BTreeSet<ClusterName>,
+    failure: &Failure,
+    now: Timestamp,
+) -> Option<Part> {
     let BindingRef::Namespaced(binding) = seen.binding else { return None };
     let spec = &binding.spec;
     if failure.class() != Class::InsufficientCapacity || !moves_in_part(spec) {
@@ -58,28 +69,41 @@ pub(super) fn that_fits(seen: &Seen<'_>, failure: &Failure, now: Timestamp) -> O
     let present = spec.clusters.iter().fold(0_i32, |sum, target| sum.saturating_add(target.replicas));
     let lacking = spec.replicas.saturating_sub(present);
     let mut reduced: ResourceBinding = binding.clone();
-    let mut with = |stays: i32| {
-        reduced.spec.replicas = spec.replicas - stays;
+    let mut less = |rest: i32| {
+        reduced.spec.replicas = spec.replicas - rest;
         let seen = Seen { binding: (&reduced).into(), ..*seen };
         let (mut because, mut on_event) = (Vec::new(), |_| {});
         let mut trace = Trace::of(&seen, &mut because, &mut on_event);
-        let found = cycle::search(&seen, &BTreeSet::new(), now, &mut trace, &mut Vec::new()).ok()?;
-        Some(Part { targets: found.targets, moves: lacking - stays, stays })
+        let found = cycle::search(&seen, without, now, &mut trace, &mut Vec::new()).ok()?;
+        Some(Part { targets: found.targets, moves: lacking - rest, stays: rest.min(may_stay) })
     };
-    // The fewer move, the sooner they fit: the least number that stays is between these two.
-    let (mut too_few, mut enough) = (0, may_stay.min(lacking - 1));
-    if enough < 1 {
+    // The fewer move, the sooner they fit: the least rest is between these two.
+    let (mut too_few, mut enough) = (0, lacking - 1);
+    if may_stay < 1 || enough < 1 {
         return None;
     }
-    let mut best = with(enough)?;
+    let mut best = less(enough)?;
     while enough - too_few > 1 {
         let middle = too_few + (enough - too_few) / 2;
-        match with(middle) {
+        match less(middle) {
             Some(part) => (best, enough) = (part, middle),
             None => too_few = middle,
         }
     }
     Some(best)
+}
+
+/// The eviction tasks of a workload with this result: those whose copies stay in part name the replicas that stay, so
+/// that these do not grow again when the workload is scaled up.
+pub(super) fn tasks(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> Vec<GracefulEvictionTask> {
+    let staying = staying(&ResourceBindingSpec { clusters: targets.to_vec(), ..spec.clone() });
+    let mut tasks = spec.graceful_eviction_tasks.clone();
+    for task in &mut tasks {
+        if let Some(copy) = staying.iter().find(|copy| *copy.cluster.0 == *task.from_cluster) {
+            task.replicas = Some(copy.replicas);
+        }
+    }
+    tasks
 }
 
 /// Sentence about the replicas that stay in clusters that the binding is leaving, with this result; empty if none do.

@@ -58,7 +58,7 @@ pub(super) fn considered(
     };
     let key = seen.binding.key();
     let names = nominated(seen.binding).iter().map(|target| target.name.as_str());
-    let leaving = preempting.placed.is_anyone_leaving(names, seen.capacity);
+    let leaving = seen.capacity.is_anyone_leaving(names);
     let is_nominated = !nominated(seen.binding).is_empty();
     let turn = preempting.preemptors.turn(&key, seen.binding.generation(), is_nominated, leaving, now);
     let over_quota = preempting.over_quota.map(|quota| format!("{}: {quota}", Unhelpful::OverQuota));

@@ -36,6 +36,8 @@ const LARGEST: i64 = i32::MAX as i64;
 const AMOUNT_MAX: i64 = 1 << 46;
 /// Resource that counts pods.
 const PODS: &str = "pods";
+/// Upper limit of the replicas that fit beside what is held, which are placed one by one.
+const PLACES_MAX: usize = 10_000;
 
 /// Fields of a node.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -140,6 +142,8 @@ impl Waiting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaving {
     workload: Workload,
+    /// Its namespace, whose quotas count its pods; empty if that is not known.
+    namespace: Arc<str>,
     /// True if pods of it wait without a place, so that they would take what others free.
     pub(crate) competes: bool,
     /// Requests that it holds, by the number of the node.
@@ -457,14 +461,19 @@ impl Index {
         }
     }
 
-    /// Nodes that pods would get, with their numbers: one after the other the one that has the largest share of its
-    /// capacity free afterwards, as Kubernetes' scheduler does by default.
+    /// Nodes that pods would get, with their numbers.
     fn spread(&self, part: &SetPart, pods: i64, nodes: std::ops::Range<usize>) -> BTreeMap<usize, i64> {
-        let (request, mut rest) = (&part.template.request, pods);
         let mut got = BTreeMap::new();
-        if rest <= 0 {
-            return got;
+        if let Some(pods) = usize::try_from(pods).ok().filter(|pods| *pods > 0) {
+            self.places(part, nodes).take(pods).for_each(|at| *got.entry(at).or_default() += 1);
         }
+        got
+    }
+
+    /// Nodes that one pod after the other would get: each the one that has the largest share of its capacity free
+    /// afterwards, as Kubernetes' scheduler does by default.
+    fn places(&self, part: &SetPart, nodes: std::ops::Range<usize>) -> impl Iterator<Item = usize> {
+        let request = &part.template.request;
         let share = |node: &Node, left: &Units, slots: i64| place::free_share(request, left, slots, &node.allocatable);
         let open = nodes.filter_map(|at| {
             let slot = self.slots.get(at).filter(|slot| slot.admits(part))?;
@@ -472,18 +481,15 @@ impl Index {
             Some((share(slot.node.as_ref()?, &left, slots), Reverse(at), left, slots))
         });
         let mut open: BinaryHeap<_> = open.collect();
-        while rest > 0
-            && let Some((_, Reverse(at), mut left, mut slots)) = open.pop()
-        {
+        std::iter::from_fn(move || {
+            let (_, Reverse(at), mut left, mut slots) = open.pop()?;
             place::take(&mut left, request, 1);
             slots -= 1;
-            rest -= 1;
-            *got.entry(at).or_default() += 1;
             if let Some(node) = self.slots[at].node.as_ref().filter(|_| fits(&left, slots, part) > 0) {
                 open.push((share(node, &left, slots), Reverse(at), left, slots));
             }
-        }
-        got
+            Some(at)
+        })
     }
 
     fn take_back(&mut self, at: usize, part: &SetPart, pods: i64) {
@@ -531,7 +537,7 @@ impl Index {
     pub fn fits_observed(&self, question: &Question, ended: &mut dyn FnMut(EstimatePart)) -> i64 {
         let by_nodes = self.by_nodes(question);
         ended(EstimatePart::Nodes);
-        let by_quota = self.by_quotas(question, &[]);
+        let by_quota = self.by_quotas(question, &[], &[]);
         ended(EstimatePart::Quotas);
         by_quota.min(by_nodes).clamp(0, LARGEST)
     }
@@ -544,6 +550,55 @@ impl Index {
         without: impl IntoIterator<Item = &'a Leaving>,
         beside: &[Before],
     ) -> i64 {
+        let without: Vec<&Leaving> = without.into_iter().collect();
+        let changed = self.changed(&without, beside);
+        let by_nodes = match &question.wanted {
+            Wanted::Sets(parts) => self.sets(parts, &changed),
+            Wanted::Replicas(template) => {
+                let part = SetPart { replicas: 1, template: template.clone() };
+                let differs = |(at, (left, slots)): (&usize, &(Units, i64))| {
+                    let slot = &self.slots[*at];
+                    if slot.admits(&part) { fits(left, *slots, &part) - slot.fits(&part) } else { 0 }
+                };
+                self.by_nodes(question) + changed.iter().map(differs).sum::<i64>()
+            }
+        };
+        self.by_quotas(question, &without, beside).min(by_nodes).clamp(0, LARGEST)
+    }
+
+    /// Further replicas or complete sets that fit now beside pods for which nodes are held until these workloads have
+    /// left. Where replicas come to is the member's choice, so they end with the first one that would take what is held.
+    #[must_use]
+    pub(crate) fn fits_beside(&self, question: &Question, leaving: &[Leaving], held: &[Before]) -> i64 {
+        // Who can be served now is not to wait for those that leave.
+        let mut changed = self.changed(&[], held);
+        for (at, (after, slots_after)) in self.changed(&leaving.iter().collect::<Vec<_>>(), held) {
+            let Some((left, slots)) = self.left_of(at, &mut changed) else { continue };
+            for (resource, amount) in left {
+                *amount = (*amount).min(after.get(resource).copied().unwrap_or(0));
+            }
+            *slots = slots_after.min(*slots);
+        }
+        let by_nodes = match &question.wanted {
+            Wanted::Sets(parts) => self.sets(parts, &changed),
+            Wanted::Replicas(template) => {
+                let part = SetPart { replicas: 1, template: template.clone() };
+                let is_free = |at: &usize| {
+                    let Some((left, slots)) = changed.get_mut(at) else { return true };
+                    let is_free = fits(left, *slots, &part) > 0;
+                    place::take(left, &part.template.request, 1);
+                    *slots -= 1;
+                    is_free
+                };
+                let places = self.places(&part, 0..self.slots.len()).take(PLACES_MAX).take_while(is_free);
+                i64::try_from(places.count()).unwrap_or(LARGEST)
+            }
+        };
+        self.by_quotas(question, &[], held).min(by_nodes).clamp(0, LARGEST)
+    }
+
+    /// Capacity that nodes would have left once these workloads have left and others have taken their places.
+    fn changed(&self, without: &[&Leaving], beside: &[Before]) -> Changed {
         let (mut changed, mut gone) = (Changed::new(), BTreeSet::new());
         for leaving in without {
             // Members of one group may be named twice.
@@ -574,18 +629,7 @@ impl Index {
                 self.place_if(part, part.replicas.saturating_mul(before.sets), 0..self.slots.len(), &mut changed);
             }
         }
-        let by_nodes = match &question.wanted {
-            Wanted::Sets(parts) => self.sets(parts, &changed),
-            Wanted::Replicas(template) => {
-                let part = SetPart { replicas: 1, template: template.clone() };
-                let differs = |(at, (left, slots)): (&usize, &(Units, i64))| {
-                    let slot = &self.slots[*at];
-                    if slot.admits(&part) { fits(left, *slots, &part) - slot.fits(&part) } else { 0 }
-                };
-                self.by_nodes(question) + changed.iter().map(differs).sum::<i64>()
-            }
-        };
-        self.by_quotas(question, beside).min(by_nodes).clamp(0, LARGEST)
+        changed
     }
 
     fn left_of<'c>(&self, at: usize, changed: &'c mut Changed) -> Option<&'c mut (Units, i64)> {
@@ -621,9 +665,9 @@ impl Index {
         }
     }
 
-    /// Requests that leave with a workload: of its pods, and of those that are expected; `None` if it holds nothing and
-    /// waits for nothing.
-    pub(crate) fn leaving(&self, workload: Workload) -> Option<Leaving> {
+    /// Requests that leave with a workload of this namespace: of its pods, and of those that are expected; `None` if it
+    /// holds nothing and waits for nothing.
+    pub(crate) fn leaving(&self, workload: Workload, namespace: &Arc<str>) -> Option<Leaving> {
         let (mut freed, mut competes): (BTreeMap<usize, Taken>, _) = (BTreeMap::new(), false);
         for (at, request, pods) in self.pods.of(workload) {
             freed.entry(at).or_default().add(request, pods);
@@ -634,12 +678,14 @@ impl Index {
             }
             competes |= (0..waiting.parts.len()).any(|part| waiting.rest(part) > 0);
         }
-        (competes || !freed.is_empty()).then(|| Leaving { workload, competes, freed: freed.into_iter().collect() })
+        let namespace = namespace.clone();
+        let of = |freed: BTreeMap<_, _>| Leaving { workload, namespace, competes, freed: freed.into_iter().collect() };
+        (competes || !freed.is_empty()).then(|| of(freed))
     }
 
     /// Requests that leave with the pods that are being deleted.
     pub(crate) fn being_deleted(&self) -> Option<Leaving> {
-        self.leaving(Workload::LEAVING)
+        self.leaving(Workload::LEAVING, &Arc::default())
     }
 
     /// Sum over the nodes of what is free, where more is not requested, and of what they offer.
@@ -695,16 +741,27 @@ impl Index {
         (requested.amounts, requested.pods)
     }
 
-    /// Sets that quotas leave.
-    fn by_quotas(&self, question: &Question, beside: &[Before]) -> i64 {
+    /// Sets that quotas leave once these workloads have left.
+    fn by_quotas(&self, question: &Question, without: &[&Leaving], beside: &[Before]) -> i64 {
         if self.quotas.is_empty() {
             return i64::MAX;
         }
-        let expected = self.waiting.values().map(|waiting| (&waiting.namespace, &waiting.parts, waiting.sets));
+        let is_gone = |workload: Workload| without.iter().any(|leaving| leaving.workload == workload);
+        let expected = self.waiting.values().filter(|waiting| !is_gone(waiting.workload));
+        let expected = expected.map(|waiting| (&waiting.namespace, &waiting.parts, waiting.sets));
         let expected = expected.chain(beside.iter().map(|before| (&before.namespace, &before.parts, before.sets)));
         let here = expected.filter(|(namespace, ..)| **namespace == question.namespace);
-        let here: Vec<(SetPart, i64)> =
+        let mut here: Vec<(SetPart, i64)> =
             here.flat_map(|(_, parts, sets)| parts.iter().map(move |part| (part.clone(), sets))).collect();
+        // Quotas count the pods that exist.
+        for leaving in without.iter().filter(|leaving| *leaving.namespace == *question.namespace) {
+            let template = |request: &Units| PodTemplate { request: request.clone(), ..PodTemplate::default() };
+            let of = |request| SetPart { replicas: 1, template: template(request) };
+            here.extend(self.pods.of(leaving.workload).map(|(_, request, pods)| (of(request), -pods)));
+            let waiting = self.waiting.values().filter(|waiting| waiting.workload == leaving.workload);
+            let waiting = waiting.filter(|waiting| waiting.namespace.is_empty()).flat_map(|waiting| &waiting.parts);
+            here.extend(waiting.map(|part| (part.clone(), -1)));
+        }
         self.quotas.sets(&question.namespace, &question.parts(), &here).unwrap_or(i64::MAX)
     }
 
@@ -1065,23 +1122,27 @@ mod tests {
             index.pod(None, Some(&on(node, 4_000, name)));
         }
         let fits = |index: &Index, cpu: &str, names: &[&str], beside: &[Before]| {
-            let leaving: Vec<Leaving> = names.iter().filter_map(|name| index.leaving(of(name))).collect();
+            let leaving: Vec<Leaving> =
+                names.iter().filter_map(|name| index.leaving(of(name), &"shop".into())).collect();
             index.fits_if(&cores(cpu), &leaving, beside)
         };
         assert_eq!(fits(&index, "8", &["p0", "p1"], &[]), 0, "halves of two nodes are no node");
         assert_eq!(fits(&index, "8", &["p0", "p2"], &[]), 1);
         assert_eq!(fits(&index, "8", &["p0", "p2", "p2"], &[]), 1, "nobody leaves twice");
         assert_eq!(fits(&index, "4", &["p0", "p1"], &[]), 2);
-        assert_eq!(index.leaving(of("unknown")), None, "who holds nothing frees nothing");
+        assert_eq!(index.leaving(of("unknown"), &"shop".into()), None, "who holds nothing frees nothing");
         let held = [Before { namespace: String::new(), parts: cores("4").parts(), sets: 1 }];
         assert_eq!(fits(&index, "4", &["p0", "p1"], &held), 1, "beside what is held");
         index.expect("web", of("web"), "shop", Some((cores("3").parts(), 1)));
         assert_eq!(fits(&index, "4", &["p0", "p1"], &[]), 1, "who waits comes first");
         assert_eq!(fits(&index, "4", &["p0", "p1", "web"], &[]), 2, "unless it leaves, too");
-        assert_eq!(index.leaving(of("web")).map(|web| (web.amounts(), web.competes)), Some(((Units::new(), 0), true)));
+        assert_eq!(
+            index.leaving(of("web"), &"shop".into()).map(|web| (web.amounts(), web.competes)),
+            Some(((Units::new(), 0), true))
+        );
         let (free, offered) = index.totals();
         assert_eq!((free.get("cpu"), offered.get("cpu"), free.get(PODS)), (Some(&0), Some(&16_000), Some(&16)));
-        assert_eq!(index.leaving(of("p0")).unwrap().amounts(), (amounts(&[("cpu", 4_000)]), 1));
+        assert_eq!(index.leaving(of("p0"), &"shop".into()).unwrap().amounts(), (amounts(&[("cpu", 4_000)]), 1));
     }
 
     #[test]
@@ -1094,7 +1155,7 @@ mod tests {
         }
         let waiting = Some(Box::new(("shop/p0-b".to_owned(), Claim::default())));
         index.pod(None, Some(&Pod { workload: of("p0"), waiting, ..pod("", 4_000) }));
-        let fits = |name: &str| index.fits_if(&cores("4"), &index.leaving(of(name)), &[]);
+        let fits = |name: &str| index.fits_if(&cores("4"), &index.leaving(of(name), &"shop".into()), &[]);
         assert_eq!((fits("p0"), fits("p1")), (1, 0), "what stays takes what p1 leaves");
     }
 
@@ -1110,7 +1171,7 @@ mod tests {
                 index.pod(None, Some(&one));
             }
             assert_eq!(index.fits(&cores("1")), if amount > 0 { 0 } else { before }, "{amount}");
-            let all = index.leaving(one.workload);
+            let all = index.leaving(one.workload, &"shop".into());
             assert_eq!(index.fits_if(&cores("1"), &all, &[]), before, "{amount}");
             for _ in 0..100_000 {
                 index.pod(Some(&one), None);
@@ -1230,6 +1291,37 @@ mod tests {
             }
         }
 
+        /// What is given beside held capacity, wherever the member's scheduler puts it by default, leaves that capacity
+        /// to whom it is held for once others have left.
+        #[test]
+        fn what_is_given_leaves_what_is_held(
+            nodes in prop::collection::vec((0_i64..9_000, 0_i64..7), 1..5),
+            pods in prop::collection::vec((0_usize..4, 0_usize..5, 0_i64..2_500), 0..12),
+            gone in prop::collection::vec(any::<bool>(), 4),
+            held in (1_i64..8_000, 1_i64..4),
+            each in 1_i64..3_000,
+        ) {
+            let of = |at: usize| Workload::new("Deployment", "shop", &format!("w{at}"));
+            let cores = |cpu: i64| replicas(json!({"resourceRequest": {"cpu": format!("{cpu}m")}}));
+            let mut index = Index::default();
+            for (at, (cpu, slots)) in nodes.iter().enumerate() {
+                index.node(&format!("n{at}"), Some(node(*cpu, 64, *slots)));
+            }
+            for (workload, at, cpu) in pods {
+                index.pod(None, Some(&Pod { workload: of(workload), ..pod(&format!("n{at}"), cpu) }));
+            }
+            let leaving = (0..4).filter(|at| gone[*at]).filter_map(|at| index.leaving(of(at), &"shop".into()));
+            let leaving: Vec<Leaving> = leaving.collect();
+            let (holder, asker) = (cores(held.0), cores(each));
+            let before = Before { namespace: String::new(), parts: holder.parts(), sets: held.1 };
+            prop_assert_eq!(index.fits_beside(&asker, &leaving, &[]), index.fits(&asker), "nothing is held");
+            let wanted = index.fits_if(&holder, &leaving, &[]).min(held.1);
+            let given = index.fits_beside(&asker, &leaving, &[before]);
+            prop_assert!(given <= index.fits(&asker));
+            index.expect("asker", of(9), "shop", Some((asker.parts(), given)));
+            prop_assert!(index.fits_if(&holder, &leaving, &[]) >= wanted, "{} were given", given);
+        }
+
         /// Reference: an index without those that leave. What waits takes its part of what they leave.
         #[test]
         fn what_fits_without_workloads_is_what_fits_where_they_are_not(
@@ -1262,7 +1354,7 @@ mod tests {
                 index
             };
             let mut all = built(&|_, _| true);
-            let leaving: Vec<Leaving> = (0..4).filter(|at| gone[*at]).filter_map(|at| all.leaving(of(at))).collect();
+            let leaving: Vec<Leaving> = (0..4).filter(|at| gone[*at]).filter_map(|at| all.leaving(of(at), &"shop".into())).collect();
             let leaving: Vec<Leaving> = leaving.into_iter().chain(all.being_deleted()).collect();
             let without = built(&|workload, is_leaving| !is_leaving && !gone[workload]);
             let replica = replicas(needs.clone());
@@ -1279,7 +1371,7 @@ mod tests {
                 let waits = Some(Box::new((format!("shop/p{at}"), Claim::default())));
                 all.pod(None, Some(&Pod { workload: of(*workload), waiting: waits, ..pod("", *cpu) }));
             }
-            let leaving: Vec<Leaving> = (0..4).filter(|at| gone[*at]).filter_map(|at| all.leaving(of(at))).collect();
+            let leaving: Vec<Leaving> = (0..4).filter(|at| gone[*at]).filter_map(|at| all.leaving(of(at), &"shop".into())).collect();
             let leaving: Vec<Leaving> = leaving.into_iter().chain(all.being_deleted()).collect();
             let fits = all.fits_if(&replica, &leaving, &[]);
             prop_assert!(fits <= room, "{} fit beside what waits, {} without it", fits, room);

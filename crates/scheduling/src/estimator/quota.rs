@@ -70,13 +70,16 @@ impl Quota {
         self.scopes.iter().all(|scope| scope.selects(&template.priority_class))
     }
 
-    /// Sets of these parts that the quota leaves beside the assumed pods; `None` if it limits none of them.
+    /// Sets of these parts that the quota leaves beside the assumed pods, or without them if their number is negative;
+    /// `None` if it limits none of them. It is not known whether scopes select those that leave.
     pub(super) fn sets(&self, parts: &[SetPart], assumed: &[(SetPart, i64)]) -> Option<i64> {
         let selected: Vec<(&SetPart, i64)> =
             parts.iter().filter(|part| self.selects(&part.template)).map(|part| (part, 1)).collect();
         let asked = self.total(&selected);
-        let taken: Vec<(&SetPart, i64)> =
-            assumed.iter().filter(|(part, _)| self.selects(&part.template)).map(|(part, sets)| (part, *sets)).collect();
+        let selected = |(part, sets): &&(SetPart, i64)| {
+            if *sets < 0 { self.scopes.is_empty() } else { self.selects(&part.template) }
+        };
+        let taken: Vec<(&SetPart, i64)> = assumed.iter().filter(selected).map(|(part, sets)| (part, *sets)).collect();
         let taken = self.total(&taken);
         let fits = asked.iter().filter(|(_, amount)| **amount > 0).map(|(resource, amount)| {
             let free = self.free.get(resource).copied().unwrap_or(0);

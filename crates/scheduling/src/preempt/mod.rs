@@ -43,7 +43,7 @@ use self::{
 use crate::{
     Candidate, Seen,
     avoided::avoided,
-    capacity::{Asked, Asker, Freed, Leaver, Room, Share, demand},
+    capacity::{Asked, Asker, Freed, Room, Share, demand},
     estimator::Question,
     priority::priority,
     spread::{Need, Spread},
@@ -108,19 +108,11 @@ pub(crate) fn plan(
     let mut site = |mut candidate: Candidate| {
         // Figures of a cluster that is not ready are old, and it deletes nothing (specification/scheduling.md 15.11).
         // One from which the descheduler took replicas back gets none, whatever leaves it.
-        if seen.capacity.is_silent(&candidate.name) || avoided.contains_key(&candidate.name) {
-            return Site { candidate, room: None, units: Vec::new() };
-        }
-        let leaving: Vec<&Leaver> = placed.leaving(&candidate.name).collect();
+        let takes_none = seen.capacity.is_silent(&candidate.name) || avoided.contains_key(&candidate.name);
         let on = placed.on(&candidate.name).filter(|on| on.has_below(eligibility.priority));
-        let may_gain =
-            on.is_some() || !leaving.is_empty() || (some_by_node && seen.capacity.is_by_node(&candidate.name));
-        if !may_gain {
-            return Site { candidate, room: None, units: Vec::new() };
-        }
-        let Some((room, share)) = seen.capacity.room(&candidate.name, &asked, &asker, &leaving) else {
-            return Site { candidate, room: None, units: Vec::new() };
-        };
+        let may_gain = on.is_some() || (some_by_node && seen.capacity.is_by_node(&candidate.name));
+        let room = (may_gain && !takes_none).then(|| seen.capacity.room(&candidate.name, &asked, &asker)).flatten();
+        let Some((room, share)) = room else { return Site { candidate, room: None, units: Vec::new() } };
         // By a summary it is not known who is leaving.
         if room.is_by_node() {
             let now = seen.capacity.fits(&candidate.name, &asked.question, &asker).unwrap_or(0);
@@ -220,7 +212,7 @@ impl<'s> Eligibility<'s> {
                 scheduled: occupant.scheduled,
                 is_spared: spared_until.is_some_and(|until| self.now < until),
             };
-            let freed = room.freed(&occupant.leaver, share);
+            let freed = room.freed(&other.namespace, occupant.workload, &occupant.footprint, share);
             match (group, freed) {
                 // Who has nothing there frees nothing.
                 (None, None) => {}

@@ -34,14 +34,14 @@ pub(crate) fn is_overtaken(seen: &Seen<'_>, placed: &Placed, since: Timestamp, n
     // Whether the share of a cluster is lacking, if it would fit without the others.
     let lacks = |target: &TargetCluster| {
         let cluster = ClusterName::from(target.name.as_str());
-        let (room, _) = seen.capacity.room(&cluster, &asked, &asker, &[])?;
+        let (room, _) = seen.capacity.room(&cluster, &asked, &asker)?;
         let share = i64::from(target.replicas).max(1);
         // Times have whole seconds: in the second of the nomination it is not known who came first.
         let is_new = |occupant: &Occupant| occupant.scheduled.is_some_and(|scheduled| scheduled > since);
         let others = placed.on(&cluster).zip(above).into_iter().flat_map(|(on, above)| on.from(above));
         let mut freed: Amounts = smallvec![0; room.width()];
         for (_, other) in others.filter(|(_, other)| is_new(other)) {
-            for (sum, more) in freed.iter_mut().zip(&room.amounts(&other.leaver.footprint)) {
+            for (sum, more) in freed.iter_mut().zip(&room.amounts(&other.footprint)) {
                 *sum = sum.saturating_add(*more);
             }
         }

@@ -8,15 +8,14 @@ use ironclad_api::{
     conditions::{TRUE, binding::PREEMPTED},
     eviction::BINDING_PREEMPTED,
     policy::DEFAULT_SCHEDULER_NAME,
-    work::{ResourceBinding, ResourceBindingSpec},
+    work::{GracefulEvictionTask, ResourceBinding, ResourceBindingSpec},
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 use jiff::Timestamp;
 
 use crate::{
-    Capacity,
     capacity::{
-        Footprint, Leaver,
+        Footprint,
         demand::{self, Demand},
     },
     estimator::Workload,
@@ -24,12 +23,11 @@ use crate::{
     priority::priority,
 };
 
-/// Placed ResourceBindings by cluster, and those that are leaving clusters because they were preempted.
+/// Placed ResourceBindings by cluster, and those that were preempted.
 #[derive(Debug, Clone, Default)]
 pub struct Placed {
     clusters: BTreeMap<ClusterName, Occupants>,
     entries: BTreeMap<BindingKey, Entry>,
-    leaving: BTreeMap<ClusterName, BTreeMap<BindingKey, Leaver>>,
     /// Bindings that were preempted, with the time of the last preemption.
     preempted: BTreeMap<BindingKey, Option<Timestamp>>,
 }
@@ -39,22 +37,14 @@ pub struct Placed {
 struct Entry {
     priority: i32,
     clusters: Box<[ClusterName]>,
-    /// Of the few bindings that were preempted: there are many others.
-    preemption: Option<Box<Preemption>>,
-}
-
-/// Clusters that a preempted binding is leaving, and the time of its last preemption.
-#[derive(Debug, Clone)]
-struct Preemption {
-    leaving: Vec<ClusterName>,
-    at: Option<Timestamp>,
 }
 
 /// A binding on one cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Occupant {
-    /// Workload and footprint on the cluster.
-    pub(super) leaver: Leaver,
+    pub(super) workload: Workload,
+    /// What its result names on the cluster.
+    pub(super) footprint: Footprint,
     /// Replicas of its target there.
     pub(super) replicas: i32,
     /// `status.lastScheduledTime`.
@@ -121,7 +111,7 @@ impl Placed {
     pub fn update(&mut self, binding: &ResourceBinding) {
         let view = BindingRef::from(binding);
         let (spec, key) = (&binding.spec, view.key());
-        let before = self.entries.get(&key).and_then(|entry| entry.preemption.as_ref()?.at);
+        let before = self.preempted.get(&key).copied().flatten();
         self.remove(&key);
         let preempted = preempted_at(binding).max(before);
         let scheduler = named(&spec.scheduler_name).map(Arc::<str>::from);
@@ -130,7 +120,7 @@ impl Placed {
         let priority = priority(spec);
         let may_leave = binding.metadata.deletion_timestamp.is_none() && !spec.scheduling_suspended();
         let workload = Workload::from(&spec.resource);
-        let (mut clusters, mut leaving) = (Vec::with_capacity(spec.clusters.len()), Vec::new());
+        let mut clusters = Vec::with_capacity(spec.clusters.len());
         for target in &spec.clusters {
             let footprint = footprint(spec, target.replicas);
             // Without requests it frees nothing (specification/scheduling.md 15.3).
@@ -138,7 +128,8 @@ impl Placed {
                 continue;
             }
             let occupant = Occupant {
-                leaver: Leaver { workload, footprint },
+                workload,
+                footprint,
                 replicas: target.replicas,
                 scheduled: view.last_scheduled(),
                 group: group.clone(),
@@ -152,19 +143,11 @@ impl Placed {
             self.clusters.entry(cluster.clone()).or_default().0.insert((priority, key.clone()), occupant);
             clusters.push(cluster);
         }
-        for task in spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED) {
-            let cluster = ClusterName::from(task.from_cluster.as_str());
-            let leaver = Leaver { workload, footprint: footprint(spec, task.replicas.unwrap_or(0)) };
-            self.leaving.entry(cluster.clone()).or_default().insert(key.clone(), leaver);
-            leaving.push(cluster);
-        }
-        let was_preempted = !leaving.is_empty() || preempted.is_some();
-        if was_preempted {
+        if preempted.is_some() || tasks(binding).next().is_some() {
             self.preempted.insert(key.clone(), preempted);
         }
-        let preemption = was_preempted.then(|| Box::new(Preemption { leaving, at: preempted }));
-        if !clusters.is_empty() || preemption.is_some() {
-            self.entries.insert(key, Entry { priority, clusters: clusters.into(), preemption });
+        if !clusters.is_empty() {
+            self.entries.insert(key, Entry { priority, clusters: clusters.into() });
         }
     }
 
@@ -191,28 +174,6 @@ impl Placed {
                 }
             }
         }
-        for cluster in entry.preemption.iter().flat_map(|preemption| &preemption.leaving) {
-            if let Some(all) = self.leaving.get_mut(cluster) {
-                all.remove(key);
-                if all.is_empty() {
-                    self.leaving.remove(cluster);
-                }
-            }
-        }
-    }
-
-    /// Returns whether a preempted binding still holds something in one of these clusters.
-    #[must_use]
-    pub fn is_anyone_leaving<'a>(&self, clusters: impl IntoIterator<Item = &'a str>, capacity: &Capacity) -> bool {
-        clusters.into_iter().any(|cluster| {
-            let cluster = ClusterName::from(cluster);
-            self.leaving(&cluster).any(|leaver| capacity.holds(&cluster, leaver))
-        })
-    }
-
-    /// Preempted bindings that have not left a cluster for good.
-    pub(super) fn leaving(&self, cluster: &ClusterName) -> impl Iterator<Item = &Leaver> {
-        self.leaving.get(cluster).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Returns whether a binding was preempted while this index followed it.
@@ -245,10 +206,14 @@ pub(super) fn named(scheduler: &str) -> Option<&str> {
     Some(scheduler).filter(|name| !name.is_empty() && *name != DEFAULT_SCHEDULER_NAME)
 }
 
+/// Tasks of preemptions.
+fn tasks(binding: &ResourceBinding) -> impl Iterator<Item = &GracefulEvictionTask> {
+    binding.spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED)
+}
+
 /// Time of a binding's last preemption, from its tasks and its condition.
 fn preempted_at(binding: &ResourceBinding) -> Option<Timestamp> {
-    let tasks = binding.spec.graceful_eviction_tasks.iter().filter(|task| task.reason == BINDING_PREEMPTED);
-    let of_tasks = tasks.filter_map(|task| task.creation_timestamp.as_ref().map(|time| time.0)).max();
+    let of_tasks = tasks(binding).filter_map(|task| task.creation_timestamp.as_ref().map(|time| time.0)).max();
     let conditions = binding.status.iter().flat_map(|status| &status.conditions);
     let of_condition = conditions
         .filter(|condition| condition.type_ == PREEMPTED && condition.status == TRUE)

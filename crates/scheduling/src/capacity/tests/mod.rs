@@ -181,9 +181,9 @@ fn result_being_written_counts_until_it_is_reverted() {
     };
     let key = BindingRef::from(&asking(1, &[])).key();
     let (mut capacity, assumed, _) = being_written();
-    assert_eq!((free(&capacity), capacity.is_being_written(&key)), (5, true), "the next decision sees it");
+    assert_eq!((free(&capacity), capacity.being_written.contains(&key)), (5, true), "the next decision sees it");
     capacity.confirm(&assumed);
-    assert_eq!((free(&capacity), capacity.is_being_written(&key)), (5, false), "written");
+    assert_eq!((free(&capacity), capacity.being_written.contains(&key)), (5, false), "written");
     drop(capacity.take_grown());
     capacity.expire(S(399));
     assert_eq!((grown(&mut capacity), free(&capacity)), (vec![], 5));
@@ -221,7 +221,7 @@ fn result_being_written_counts_until_it_is_reverted() {
         meanwhile(&mut capacity);
         capacity.revert(assumed, now);
         assert_eq!((free(&capacity), capacity.expires_next()), (want, ends), "{name}");
-        assert!(!capacity.is_being_written(&key), "{name}");
+        assert!(!capacity.being_written.contains(&key), "{name}");
     }
 
     let mut moved = ten_cores();

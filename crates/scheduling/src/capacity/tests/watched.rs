@@ -822,3 +822,41 @@ fn who_is_nominated_first_takes_only_what_is_held_for_it() {
         assert_eq!((fits(&first), fits(&later)), want, "{cores} cores");
     }
 }
+
+/// Others may change a binding while a result of it is being written: the write fails then, and is not to bring back
+/// what was promised before.
+#[test]
+fn changes_meanwhile_outlive_a_write_that_fails() {
+    let requests = |cores: &str, result: &[(&str, i32)]| {
+        let mut binding = asking(4, result);
+        let request = serde_json::from_value(json!({ "cpu": cores })).unwrap();
+        binding.spec.replica_requirements =
+            Some(ReplicaRequirements { resource_request: request, ..Default::default() }.into());
+        binding
+    };
+    let (one, two, none): (&[_], &[_], &[_]) = (&[("m1", 1)], &[("m1", 2)], &[]);
+    for (by, watched) in [("by node", watched()), ("by summary", ten_cores())] {
+        for (name, after, written, reverted) in [
+            ("the request is edited", requests("2", one), 8, 8),
+            ("the result is withdrawn", requests("1", none), 10, 10),
+            ("somebody else writes another result", requests("1", two), 8, 8),
+            ("the own result arrives before its answer", requests("1", &[("m1", 4)]), 6, 6),
+        ] {
+            let before = requests("1", one);
+            let begun = || {
+                let mut capacity = watched.clone();
+                assign(&mut capacity, &requests("1", none), one, S(0));
+                let write = capacity.assume((&before).into(), &targets(&[("m1", 4)]), &Options::default(), S(1));
+                assert_eq!(free(&capacity), 6, "{by}: {name}");
+                capacity.observed((&before).into(), &after.spec, &Options::default(), S(1));
+                (capacity, write.unwrap())
+            };
+            let (mut capacity, write) = begun();
+            capacity.confirm(&write);
+            assert_eq!(free(&capacity), written, "{by}: {name}");
+            let (mut capacity, write) = begun();
+            capacity.revert(write, S(2));
+            assert_eq!(free(&capacity), reverted, "{by}: {name}: its write failed");
+        }
+    }
+}

@@ -5,7 +5,10 @@ use ironclad_api::{NodeSelector, work::BindingSuspension};
 use ironclad_fleet::because::schedule::Unhelpful;
 
 use super::*;
-use crate::testkit::targets;
+use crate::{
+    estimator::{Quota, Scope},
+    testkit::targets,
+};
 
 /// Pending binding of this name; each of its pods requests this many cores.
 fn newcomer(name: &str, priority: i32, replicas: i32, cores: i64) -> ResourceBinding {
@@ -396,5 +399,95 @@ fn a_plan_waits_for_pods_that_get_their_nodes() {
         let again = at(1_000) + jiff::SignedDuration::from_millis(500);
         assert_eq!(decision.next == crate::Next::At(again), waits, "{name}: {:?}", decision.next);
         assert_eq!(matches!(decision.preemption, Some(Outcome::Nominated(_))), !waits, "{name}");
+    }
+}
+
+/// The nodes on which a preemptor counts are held for it, from its nomination on: a workload that yields to it gets
+/// nothing whose pods would come there.
+#[test]
+fn nodes_are_held_for_the_preemptor() {
+    let world = |second: i64, gone: bool| {
+        let world = World::new().watched("m1", &[("n1", 8), ("n2", second)]).on_node("m1", "n1", &[("low", 0, 6)]);
+        let mut world = world.on_node("m1", "n2", &[("other", 20, 4)]);
+        assert_eq!(world.preempt(&newcomer("p", 10, 1, 8), 1_000), ["low"]);
+        if gone {
+            world.pods_of("low").for_each(|pod| pod.has_ended = true);
+        }
+        world
+    };
+    let rows = [
+        ("the victim runs, and leaves a rest on its node", world(4, false), 5, 1, false),
+        ("the other node has room and is emptier", world(8, false), 5, 1, true),
+        ("it has room for one, and the next would come to the node that is held", world(6, false), 5, 2, false),
+        ("the victim is gone", world(4, true), 5, 1, false),
+        ("the same, and its node is the emptiest", world(8, true), 5, 1, false),
+        ("equal priority", world(8, true), 10, 1, false),
+        ("a higher priority does not yield", world(8, true), 11, 1, true),
+    ];
+    for (name, mut world, priority, replicas, want) in rows {
+        let w = newcomer("w", priority, replicas, 2);
+        assert_eq!(world.decide(&w, 1_010).result().is_some(), want, "{name}");
+        world.pods_of("low").for_each(|pod| pod.has_ended = true);
+        let is_placed = world.decide(world.binding("p"), 1_010).result().is_some();
+        assert!(is_placed, "{name}: the preemptor is placed once its victim has left");
+    }
+}
+
+/// What victims of the preemptor's namespace use of a quota of the member becomes free with them.
+#[test]
+fn victims_free_quota_of_their_namespace() {
+    let world = |free: i64, scopes: &[Scope]| {
+        let mut world = World::new().watched("m1", &[("n1", 8)]).on_node("m1", "n1", &[("low", 0, 4)]);
+        let free = [("cpu".to_owned(), free * 1_000)].into_iter().collect();
+        world.quota = Some(Quota { free, scopes: scopes.to_vec() });
+        world
+    };
+    let mut elsewhere = newcomer("p", 5, 1, 8);
+    elsewhere.metadata.namespace = Some("shop".into());
+    elsewhere.spec.resource.namespace = "shop".into();
+    let promised = World::new().watched("m1", &[("n1", 4)]).cores("m1", &[("low", 0, "4")]);
+    let only_promised = World { promised: vec!["low"], quota: world(4, &[]).quota, ..promised };
+    let waits = || world(0, &[]).cores("m1", &[("w", 0, "4")]).waits("m1", "w", 4);
+    let scoped = Scope::PriorityClass { operator: "DoesNotExist".into(), values: vec![] };
+    let rows: [(&str, World, ResourceBinding, &[&str]); 7] = [
+        ("what it frees is what is missing", world(0, &[]), newcomer("p", 5, 1, 4), &["low@m1"]),
+        ("it frees a part of it", world(1, &[]), newcomer("p", 5, 1, 6), &[]),
+        ("with what is left it is enough", world(1, &[]), newcomer("p", 5, 1, 5), &["low@m1"]),
+        ("who waits for a node uses quota, too", waits(), newcomer("p", 5, 1, 4), &["low@m1"]),
+        ("what is promised uses it from now on", only_promised, newcomer("p", 5, 1, 4), &["low@m1"]),
+        ("it is not known whom a quota with scopes counts", world(0, &[scoped]), newcomer("p", 5, 1, 4), &[]),
+        ("another namespace has no quota", world(0, &[]), elsewhere, &["low@m1"]),
+    ];
+    for (name, world, pending, want) in rows {
+        assert_eq!(world.victims(&pending), want, "{name}");
+    }
+}
+
+/// Members of an affinity group share their clusters, and those of an anti-affinity group share none: a plan counts the
+/// clusters for which other members are nominated, so that none of them is nominated in vain.
+#[test]
+fn members_of_a_group_are_nominated_for_clusters_that_they_can_share() {
+    let member = |name: &str, affinity: &str, anti: &str| {
+        let mut member = newcomer(name, 10, 1, 4);
+        let groups = json!({"affinityGroup": affinity, "antiAffinityGroup": anti});
+        member.spec.workload_affinity_groups = Some(serde_json::from_value(groups).unwrap());
+        member
+    };
+    let world = |c, b| {
+        let world = World::new().watched("m1", &[("n1", 8)]).watched("m2", &[("n1", 4)]);
+        let world = world.on_node("m1", "n1", &[("a", 0, 4), ("c", c, 4)]).on_node("m2", "n1", &[("b", b, 4)]);
+        World { options: Options { workload_affinity: true, ..world.options.clone() }, ..world }
+    };
+    for (name, first, second, [c, b], want) in [
+        ("no group, and the cheapest victim is elsewhere", ["", ""], ["", ""], [2, 1], "b"),
+        ("the same affinity group", ["g=1", ""], ["g=1", ""], [2, 1], "c"),
+        ("another affinity group", ["g=1", ""], ["g=2", ""], [2, 1], "b"),
+        ("no group, and the cheapest victim is there", ["", ""], ["", ""], [1, 2], "c"),
+        ("the same anti-affinity group", ["", "g=1"], ["", "g=1"], [1, 2], "b"),
+        ("another anti-affinity group", ["", "g=1"], ["", "g=2"], [1, 2], "c"),
+    ] {
+        let mut world = world(c, b);
+        assert_eq!(world.preempt(&member("p", first[0], first[1]), 1_000), ["a"], "{name}");
+        assert_eq!(world.preempt(&member("q", second[0], second[1]), 1_000), [want], "{name}");
     }
 }

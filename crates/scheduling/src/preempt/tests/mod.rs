@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 
 use super::{Mode, Outcome, Placed, Plan, Preempting, Preemptors};
 use crate::{
-    Available, Capacity, Decision, Options, Seen,
+    Available, Capacity, Decision, Options, Peers, Seen,
     capacity::Modelling,
-    estimator::{Claim, Node, Pod, Workload},
+    estimator::{Claim, Node, Pod, Quota, Workload},
     testkit::{applied, at, binding, cluster, decide_both, dynamic, merge, spread},
 };
 
@@ -40,6 +40,8 @@ struct World {
     over_quota: Option<&'static str>,
     /// Nodes by name and pods of the clusters where they are watched.
     watched: BTreeMap<ClusterName, (Vec<(String, Node)>, Vec<Pod>)>,
+    /// What a quota of namespace `default` leaves in each of these clusters.
+    quota: Option<Quota>,
     /// Bindings whose results are promised.
     promised: Vec<&'static str>,
     /// Seconds since the process started; `None` if that is long ago.
@@ -253,11 +255,13 @@ impl World {
             for pod in pods {
                 capacity.pod(name, None, Some(pod), Duration::ZERO);
             }
+            capacity.quota(name, "default", "quota", self.quota.clone());
             capacity.listed(name);
         }
         for binding in &self.bindings {
             let nominated = binding.status.as_ref().map_or(&[][..], |status| &status.nominated_clusters);
             capacity.nominate(binding, nominated, &self.options);
+            capacity.observed(binding.into(), &binding.spec, &self.options, Duration::ZERO);
             if self.promised.contains(&binding.metadata.name.as_deref().unwrap()) {
                 let mut before = binding.clone();
                 before.spec.clusters.clear();
@@ -270,6 +274,7 @@ impl World {
     fn decide(&self, pending: &ResourceBinding, now: i64) -> Decision {
         let placed = Placed::of(&self.bindings);
         let capacity = self.capacity();
+        let peers = self.options.workload_affinity.then(|| Peers::of(self.bindings.iter().chain([pending])));
         decide_both(
             &Seen {
                 binding: pending.into(),
@@ -283,7 +288,7 @@ impl World {
                     preemptors: &self.preemptors,
                     over_quota: self.over_quota,
                 }),
-                peers: None,
+                peers: peers.as_ref(),
                 index: None,
             },
             now,

@@ -1,6 +1,9 @@
 //! Nominations, the capacity that they hold, and the limits of attempts (specification/scheduling.md 15.7).
 
-use ironclad_api::work::{BindingSuspension, TargetCluster};
+use ironclad_api::{
+    policy::PurgeMode,
+    work::{BindingSuspension, GracefulEvictionTask, TargetCluster},
+};
 use ironclad_fleet::{BindingKey, because::schedule::Unhelpful};
 
 use super::*;
@@ -122,7 +125,9 @@ fn a_nomination_ends_once_higher_priorities_took_what_it_held() {
     };
     let leaving = || {
         let mut leaving = workload("low", 0, 1, &[("cpu", "4")], &[]);
-        leaving.spec.graceful_eviction_tasks = vec![task("m1", "BindingPreempted", Some(1))];
+        let task = task("m1", "BindingPreempted", Some(1));
+        leaving.spec.graceful_eviction_tasks =
+            vec![GracefulEvictionTask { purge_mode: Some(PurgeMode::Directly), ..task }];
         leaving
     };
     let one = [("m1", 1)];

@@ -1,5 +1,5 @@
-//! Estimates of members (specification/scheduling.md 10.5, 10.6): from the shared caches of one, from one-shot lists, and
-//! over Karmada's gRPC protocol, as client and server.
+//! Estimates of members (specification/scheduling.md 10.5, 10.6): from the shared caches of one, from one-shot lists,
+//! and over Karmada's gRPC protocol, as client and server.
 //!
 //! Replicas are computed by [`ironclad_scheduling::estimator`]. The crate decides nothing; which estimators the
 //! scheduler asks is the controllers' part.

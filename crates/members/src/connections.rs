@@ -24,10 +24,13 @@ pub struct Connections {
     connector: Arc<dyn Connector>,
     /// Namespaces of members that are watched.
     scope: Scope,
-    open: Arc<Mutex<BTreeMap<ClusterName, (String, Weak<Connection>)>>>,
+    open: Arc<Mutex<Open>>,
     /// Writes of whoever connects through this clone pass it.
     fence: Option<Fence>,
 }
+
+/// The connections that somebody uses, each with the address and credentials that it has.
+type Open = BTreeMap<ClusterName, (String, Weak<Connection>)>;
 
 /// A connection that somebody uses.
 struct Connection {

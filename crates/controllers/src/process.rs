@@ -50,7 +50,7 @@ impl Controllers {
         self.setup.caches.synced().await;
         for (name, controller) in &self.running {
             tracing::debug!(controller = name, "starting");
-            controller.clone().start();
+            controller.clone().start(&self.setup.seam.tasks);
         }
     }
 

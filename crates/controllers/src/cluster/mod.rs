@@ -16,8 +16,8 @@ use ironclad_api::{
 use ironclad_failover::{cluster::lifecycle, wakes};
 use ironclad_fleet::{Binding, ClusterName};
 use ironclad_members::{Credentials, Members};
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
+use ironclad_seam::{Seam, Tasks};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
 
@@ -26,12 +26,10 @@ use crate::{
     bindings::BindingChange,
     caches::SECRETS,
     clusters::ClusterSnapshot,
-    controller::Controller,
+    controller::{Controller, Reconciler},
     setup::{Setup, on_change},
 };
 
-/// Clusters that are reconciled at once.
-const WORKERS: usize = 5;
 /// Schedule results of many bindings within this time are one reconcile.
 const GATHER: Duration = Duration::from_secs(1);
 
@@ -52,7 +50,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let monitor = Monitor::new(setup);
     let this = Arc::new(ClusterController {
         seam: setup.seam.clone(),
-        queue: setup.queue("cluster"),
+        queue: setup.queue(ClusterController::NAME),
         clusters: setup.clusters().clone(),
         fleet: setup.fleet().clone(),
         credentials: Credentials::new(&setup.plane, &setup.seam, setup.caches.take(&SECRETS)),
@@ -74,38 +72,38 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for ClusterController {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("cluster", &self.seam.tasks, &self.queue, WORKERS, move |name| {
-            let this = this.clone();
-            async move { this.reconcile(name).await }
-        });
-        self.monitor.start();
+impl Reconciler for ClusterController {
+    type Key = ClusterName;
+    const NAME: &'static str = "cluster";
+    /// Clusters that are reconciled at once.
+    const WORKERS: usize = 5;
+
+    fn queue(&self) -> &Queue<ClusterName> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
-    }
-}
-
-impl ClusterController {
-    async fn reconcile(&self, name: ClusterName) -> Result<Next, Failure> {
+    async fn reconcile(&self, name: &ClusterName) -> Result<Next, Failure> {
         let Some(cluster) = self.clusters.get("", &name.0) else {
-            self.members.remove(&name);
+            self.members.remove(name);
             return Ok(Next::Forget);
         };
         // Pull members have an agent instead.
         if cluster.spec.sync_mode == SyncMode::Push {
             self.members.connect(&cluster, self.credentials.of(&cluster).as_deref());
         }
-        let observed = self.observer.observe(&name, cluster);
+        let observed = self.observer.observe(name, cluster);
         let plan = lifecycle::decide(&observed.seen(), self.seam.clock.wall_seconds());
         self.applier.apply(&observed, &plan).await?;
-        self.members.check_now(&name);
+        self.members.check_now(name);
         Ok(Next::Forget)
     }
 
+    fn start_beside(self: &Arc<Self>, _: &Tasks) {
+        self.monitor.start();
+    }
+}
+
+impl ClusterController {
     fn on_cluster(&self, change: &Change<Cluster>) {
         if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
             self.queue.add(cluster.name_any().as_str().into());

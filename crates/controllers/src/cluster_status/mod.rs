@@ -60,14 +60,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for ClusterStatus {
-    /// Its tasks start when members are connected.
-    fn start(self: Arc<Self>) {}
-
-    fn is_quiet(&self) -> bool {
-        true
-    }
-}
+impl Controller for ClusterStatus {}
 
 impl ClusterStatus {
     fn on_cluster(&self, change: &Change<Cluster>) {

@@ -68,9 +68,6 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 }
 
 impl Controller for Execution {
-    /// Its workers start when members are connected.
-    fn start(self: Arc<Self>) {}
-
     fn is_quiet(&self) -> bool {
         self.destinations.all().iter().all(|member| member.works.is_empty())
     }

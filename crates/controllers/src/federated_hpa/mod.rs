@@ -28,7 +28,7 @@ use ironclad_hpa::{
 use ironclad_membermetrics::MemberMetrics;
 use ironclad_members::Member;
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler};
@@ -43,14 +43,11 @@ use self::{
 };
 use crate::{
     caches::{FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_SCALED, template_name},
     setup::{Setup, on_change, on_connect},
 };
 
-const NAME: &str = "federatedHorizontalPodAutoscaler";
-/// Objects that are reconciled at once. Most of a round is spent in waiting for members.
-const WORKERS: usize = 8;
 /// Wait after the first of several failed rounds; it doubles up to the period of successful ones.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
@@ -88,7 +85,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let options = federated_hpa::with_gates(setup.settings.federated_hpa.clone(), &setup.settings.gates);
     let this = Arc::new(Autoscaler {
         seam: setup.seam.clone(),
-        queue: setup.queue(NAME),
+        queue: setup.queue(Autoscaler::NAME),
         observer: Observer {
             plane: setup.plane.clone(),
             clock: setup.seam.clock.clone(),
@@ -111,7 +108,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             plane: setup.plane.clone(),
             mapper: setup.mapper.clone(),
             events: setup.events.clone(),
-            writer: setup.writer(NAME),
+            writer: setup.writer(Autoscaler::NAME),
             objects: objects.clone(),
         },
         objects,
@@ -127,21 +124,17 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for Autoscaler {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for Autoscaler {
+    type Key = Key;
+    const NAME: &'static str = "federatedHorizontalPodAutoscaler";
+    /// Objects that are reconciled at once. Most of a round is spent in waiting for members.
+    const WORKERS: usize = 8;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
-    }
-}
-
-impl Autoscaler {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let live = |object: &Arc<FederatedHPA>| object.metadata.deletion_timestamp.is_none();
         let Some(object) = self.objects.get_key(key).filter(live) else {
@@ -169,7 +162,9 @@ impl Autoscaler {
         outcome?;
         Ok(Next::After(wait))
     }
+}
 
+impl Autoscaler {
     fn decide(
         &self,
         key: &Key,

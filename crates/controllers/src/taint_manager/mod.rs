@@ -20,7 +20,7 @@ use ironclad_failover::{
 };
 use ironclad_fleet::{Binding, ClusterName, Event};
 use ironclad_runtime::Change;
-use ironclad_seam::Seam;
+use ironclad_seam::{Seam, Tasks};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use tokio::{sync::Notify, time::Instant};
@@ -88,7 +88,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 
 impl Controller for TaintManager {
     /// Fills the queue from the caches, which are complete, and starts the loop.
-    fn start(self: Arc<Self>) {
+    fn start(self: Arc<Self>, tasks: &Tasks) {
         let flags = self.observer.flags.clone();
         warn_of_no_execute(&flags);
         let clock = self.seam.clock.clone();
@@ -100,7 +100,7 @@ impl Controller for TaintManager {
         // Changes during the fill reached nobody.
         self.update(|evictions, now| self.observer.rescan(evictions, now));
         let this = self.clone();
-        self.seam.tasks.supervise(&self.seam.clock, "taint manager", move || {
+        tasks.supervise(&self.seam.clock, "taint manager", move || {
             let this = this.clone();
             async move { this.run().await }
         });

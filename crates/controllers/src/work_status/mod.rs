@@ -64,9 +64,6 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 }
 
 impl Controller for WorkStatusController {
-    /// Its workers start when members are connected.
-    fn start(self: Arc<Self>) {}
-
     fn is_quiet(&self) -> bool {
         self.reported.all().iter().all(|member| member.queue.is_empty())
     }

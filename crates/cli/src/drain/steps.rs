@@ -3,22 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use ironclad_api::{
-    namespaces,
-    work::{ClusterResourceBinding, ResourceBinding},
-};
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_failover::{
     drain::{self, Verdict},
     flags::HealthFlags,
-    taint_manager::PAUSE_CONFIG_MAP,
-    taint_manager::guards,
     taint_manager::rate::State,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, count::count};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Client,
     api::{Patch, PatchParams},
@@ -99,18 +93,11 @@ impl std::fmt::Display for Report<'_> {
     }
 }
 
-/// Reason why nothing is moved at the moment.
+/// Too many clusters are unhealthy, so that nothing is moved at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
-    /// Too many clusters are unhealthy.
-    Unhealthy {
-        /// Number.
-        unhealthy: usize,
-        /// Total.
-        total: usize,
-    },
-    /// Somebody paused all evictions.
-    Paused,
+pub struct Hold {
+    pub unhealthy: usize,
+    pub total: usize,
 }
 
 impl std::fmt::Display for Progress {
@@ -119,8 +106,7 @@ impl std::fmt::Display for Progress {
         write!(f, "evicted {evicted}/{total}, waiting for health {waiting}, failed {failed}, ")?;
         match hold {
             None => write!(f, "rate {rate}/s"),
-            Some(Hold::Paused) => f.write_str("on hold: evictions are paused (ironclad failover resume)"),
-            Some(Hold::Unhealthy { unhealthy, total }) => {
+            Some(Hold { unhealthy, total }) => {
                 write!(f, "on hold: unhealthy other clusters: {unhealthy} of {total} (--ignore-health)")
             }
         }
@@ -162,7 +148,7 @@ pub async fn evict(
                 return Err(DrainError::Aborted { name: options.cluster.to_string() });
             }
             let clusters = fleet.clusters(cluster);
-            let interval = pace(plane, clock, options, &clusters, progress).await?;
+            let interval = pace(clock, options, &clusters, progress);
             match interval {
                 Some(_) if clock.mono() >= next => {
                     next = clock.mono() + interval.unwrap_or_default();
@@ -208,8 +194,7 @@ async fn recount(
 fn not_moved(progress: &Progress) -> String {
     let left = count(progress.total.saturating_sub(progress.evicted + progress.failed), "workload");
     match progress.hold {
-        Some(Hold::Paused) => format!("{left} could not be moved while evictions are paused"),
-        Some(Hold::Unhealthy { unhealthy, total }) => {
+        Some(Hold { unhealthy, total }) => {
             format!("{left} could not be moved while {unhealthy} of {total} other clusters are unhealthy")
         }
         None => format!("{left} were not moved yet at {}/s", progress.rate),
@@ -217,29 +202,14 @@ fn not_moved(progress: &Progress) -> String {
 }
 
 /// Interval between moves at present; `None` while moves are on hold.
-async fn pace(
-    plane: &Client,
-    clock: &Clock,
-    options: &Options,
-    clusters: &Clusters,
-    progress: &mut Progress,
-) -> Result<Option<Duration>, DrainError> {
-    let maps = Api::<ConfigMap>::namespaced(plane.clone(), namespaces::SYSTEM);
-    let pause = maps
-        .get_opt(PAUSE_CONFIG_MAP)
-        .await
-        .map_err(failed(&options.cluster, "reading whether evictions are paused"))?;
-    if guards::is_paused(pause.and_then(|map| map.data).as_ref()) {
-        (progress.rate, progress.hold) = (0.0, Some(Hold::Paused));
-        return Ok(None);
-    }
+fn pace(clock: &Clock, options: &Options, clusters: &Clusters, progress: &mut Progress) -> Option<Duration> {
     let all = clusters.iter().map(|(name, cluster)| (name, &**cluster));
     let grace = HealthFlags::default().startup_grace_period;
     let pace = drain::pace(options.rate, all, &options.cluster, options.health, grace, clock.wall_seconds());
     progress.rate = pace.interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64());
     let halted = pace.interval.is_none() && pace.state != State::Normal;
-    progress.hold = halted.then_some(Hold::Unhealthy { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
-    Ok(pace.interval)
+    progress.hold = halted.then_some(Hold { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
+    pace.interval
 }
 
 /// Moves one binding as it is now; `None` if it can't be moved.

@@ -26,7 +26,8 @@ use crate::{
 /// Pause or resume all evictions of the fleet, or show their state
 ///
 /// The pause is `paused: "true"` in ConfigMap karmada-system/ironclad-failover; the leader follows it within a second.
-/// Bindings that were evicted before continue to move.
+/// It holds evictions by taints, application failover, the descheduler and preemption. What people ask for goes on:
+/// drains, and changes of policies. So do bindings that were evicted before.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad failover pause

@@ -92,6 +92,11 @@ pub enum Reason {
         /// The cluster of the copy.
         cluster: ClusterName,
     },
+    /// The workload was unhealthy for too long, but evictions are paused.
+    Paused {
+        /// The cluster of the copy.
+        cluster: ClusterName,
+    },
     /// The state that the new copy shall inherit can't be read.
     StateUnreadable {
         /// The cluster of the copy.
@@ -138,6 +143,7 @@ impl Reason {
             Self::UnhealthyTolerated { .. } => "UnhealthyTolerated",
             Self::UnhealthyTooLong { .. } => "UnhealthyTooLong",
             Self::NoSubstitute { .. } => "NoSubstitute",
+            Self::Paused { .. } => "EvictionsPaused",
             Self::StateUnreadable { .. } => "StateUnreadable",
             Self::Drains { .. } => "Drains",
             Self::FollowsItsOwner => "FollowsItsOwner",
@@ -183,6 +189,9 @@ impl fmt::Display for Reason {
             Self::UnhealthyTooLong { cluster } => write!(f, "unhealthy in {cluster} for longer than tolerated"),
             Self::NoSubstitute { cluster } => {
                 write!(f, "unhealthy in {cluster}, but it stays: no other cluster would take its place")
+            }
+            Self::Paused { cluster } => {
+                write!(f, "unhealthy in {cluster}, but it stays: evictions are paused (ironclad failover resume)")
             }
             Self::StateUnreadable { cluster, error } => write!(f, "it stays in {cluster}: {error}"),
             Self::Drains { cluster } => write!(f, "cluster {cluster} is drained"),

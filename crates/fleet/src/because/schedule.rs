@@ -164,6 +164,8 @@ pub enum Unhelpful {
     Recounting,
     /// Replicas that were assigned in the clusters of the victims have no nodes yet.
     Settling,
+    /// A person paused evictions.
+    Paused,
 }
 
 impl fmt::Display for Unhelpful {
@@ -177,6 +179,7 @@ impl fmt::Display for Unhelpful {
             Self::OverQuota => "a quota would refuse the result",
             Self::Recounting => "the pods of some clusters are not listed yet since the restart",
             Self::Settling => "replicas that were just assigned have no nodes yet",
+            Self::Paused => "evictions are paused (ironclad failover resume)",
         })
     }
 }

@@ -13,18 +13,12 @@ use ironclad_failover::{
     taint_manager::{Recovering, guards},
     taint_policy, taints,
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, gates::Gate};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use ironclad_runtime::{Informer, Key};
 
 use crate::{
-    bindings::Bindings,
-    caches::TAINT_POLICIES,
-    capacity::FleetCapacity,
-    clusters::ClusterSnapshot,
-    groups::Groups,
-    index::BY_TARGET,
-    pause::Pause,
-    setup::Setup,
+    bindings::Bindings, caches::TAINT_POLICIES, capacity::FleetCapacity, clusters::ClusterSnapshot, groups::Groups,
+    index::BY_TARGET, pause::Pause, setup::Setup,
 };
 
 /// The caches that the controller reads.
@@ -42,9 +36,7 @@ pub(super) struct Observer {
 
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
-        let mut flags = setup.settings.failover.clone();
-        flags.eviction.state_preservation = setup.settings.gates.enabled(Gate::StatefulFailoverInjection);
-        flags.scheduler = setup.settings.scheduler.clone();
+        let settings = &setup.settings;
         Self {
             bindings: setup.bindings.clone(),
             fleet: setup.fleet.clone(),
@@ -52,7 +44,7 @@ impl Observer {
             groups: setup.groups.clone(),
             taint_policies: setup.caches.take(&TAINT_POLICIES),
             pause: Pause::new(setup),
-            flags,
+            flags: settings.failover.clone().under(&settings.gates, &settings.scheduler),
         }
     }
 

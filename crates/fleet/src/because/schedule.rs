@@ -184,6 +184,24 @@ impl fmt::Display for Unhelpful {
     }
 }
 
+/// A cluster that only an affinity group chooses that comes before the one in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PassedOver {
+    /// Name of the group that chooses it.
+    pub group: String,
+    /// Name of the group in use.
+    pub in_use: String,
+}
+
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, in_use } = self;
+        write!(f, "is chosen only by affinity group {group}, before the one in use ({in_use}): nothing goes back to ")?;
+        f.write_str("earlier groups by itself")
+    }
+}
+
 /// Reason why a filter rejected a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "filter", rename_all_fields = "camelCase")]

@@ -31,6 +31,8 @@ pub(crate) struct Member {
     pub(crate) statuses: Queue<ObjectKey>,
     /// Set when the kinds that it serves may differ from those that were read.
     pub(crate) kinds_changed: AtomicBool,
+    /// Set once all its namespaces are watched, also those that others make.
+    pub(crate) namespaces_watched: AtomicBool,
     /// The uid of its namespace kube-system, once it was read; `None` if the member does not report it.
     pub(crate) kube_system: OnceLock<Option<String>>,
     /// Retries of the watches that only some controllers have.

@@ -138,6 +138,7 @@ impl Connections {
             awaiting: Arc::new(Awaiting::default()),
             statuses,
             kinds_changed: AtomicBool::new(false),
+            namespaces_watched: AtomicBool::new(false),
             kube_system: OnceLock::new(),
             further_retries: Mutex::default(),
             tasks: seam.tasks,

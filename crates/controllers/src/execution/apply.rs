@@ -1,15 +1,17 @@
 //! Writes into the member, in the order of the plan, and reports the outcome.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding, Work};
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::{
+    drift,
     execution::{self, Effect, WantedAgain},
     success,
 };
-use ironclad_runtime::{Api, Failure, HotLoops, Informer, Next, Writer};
-use ironclad_seam::Clock;
+use ironclad_runtime::{Api, Change, Failure, HotLoops, Informer, Next, WatchScope, Writer};
+use ironclad_seam::Seam;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Client, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
@@ -56,7 +58,7 @@ pub(super) struct Applier {
     work_status: WorkStatus,
     events: Events,
     metrics: ExecutionMetrics,
-    clock: Clock,
+    seam: Seam,
 }
 
 /// Reason for which a plan was not carried out completely.
@@ -98,7 +100,7 @@ impl Applier {
             work_status: setup.work_status.clone(),
             events: setup.events.clone(),
             metrics,
-            clock: setup.seam.clock.clone(),
+            seam: setup.seam.clone(),
         }
     }
 
@@ -119,16 +121,16 @@ impl Applier {
                         let is_verdict = execution::is_verdict(failure.class(), failures(member, seen));
                         return Err(if is_verdict { self.refused(member, seen, failure) } else { failure.into() });
                     }
-                    plan = seen.decide(self.clock.wall_seconds(), execution::decide);
+                    plan = seen.decide(self.seam.clock.wall_seconds(), execution::decide);
                 }
                 Err(Stopped::ReadBinding) => {
                     seen.wanted_again = self.wanted_again(&seen.work).await?;
-                    plan = seen.decide(self.clock.wall_seconds(), execution::decide);
+                    plan = seen.decide(self.seam.clock.wall_seconds(), execution::decide);
                 }
                 Err(Stopped::Refused(failure)) => return Err(self.refused(member, seen, failure)),
                 Err(Stopped::Dropped(fields)) => {
                     let report =
-                        seen.decide(self.clock.wall_seconds(), |seen, now| execution::dropped(seen, &fields, now));
+                        seen.decide(self.seam.clock.wall_seconds(), |seen, now| execution::dropped(seen, &fields, now));
                     self.report(member, seen, report);
                     return Ok(Next::Retry);
                 }
@@ -195,7 +197,9 @@ impl Applier {
                         Err(other) => return Err(Stopped::Unanswered(other)),
                     }
                 }
-                Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
+                Effect::AwaitNamespace { namespace, by_others } => {
+                    self.await_namespace(member, seen, &namespace, by_others);
+                }
                 // An event ends the wait and enqueues the Work.
                 Effect::Park => {}
                 Effect::Retry => next = Next::Retry,
@@ -249,7 +253,7 @@ impl Applier {
 
     /// Reports the refusal of the member on the Work.
     fn refused(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
-        let now = self.clock.wall_seconds();
+        let now = self.seam.clock.wall_seconds();
         let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
         let next = match &failure {
             Failure::HotLoop { after } => Some(Next::After(*after)),
@@ -265,11 +269,48 @@ impl Applier {
             match effect {
                 Effect::WorkStatus(part) => self.request_status(seen, part),
                 Effect::Event(event) => self.events.record(&event),
-                Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
+                Effect::AwaitNamespace { namespace, by_others } => {
+                    self.await_namespace(member, seen, &namespace, by_others);
+                }
                 // Who failed is tried again with backoff.
                 _ => {}
             }
         }
+    }
+
+    /// Has the Work wait for the namespace. An event since the snapshot enqueues it at once.
+    fn await_namespace(&self, member: &Member, seen: &Observed, namespace: &str, by_others: bool) {
+        let work: Arc<str> = seen.work.name_any().into();
+        if member.awaiting.add(namespace, work.clone(), seen.namespace_events) == Await::Missed {
+            member.works.add(work);
+        }
+        if by_others {
+            self.watch_namespaces(member);
+        }
+    }
+
+    /// Watches all namespaces of the member from now on: the caches hold those that this control plane made, and Works
+    /// wait for one that somebody else may make.
+    fn watch_namespaces(&self, member: &Member) {
+        if member.namespaces_watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let informer = Informer::<Namespace>::with_transform(&[], |namespace, _| {
+            (namespace.spec, namespace.status) = (None, None);
+        });
+        let (awaiting, works) = (member.awaiting.clone(), member.works.clone());
+        informer.on_change(move |change: &Change<Namespace>| {
+            let meta = |namespace: &Arc<Namespace>| namespace.metadata.clone();
+            let (old, new) = (change.old.as_ref().map(meta), change.new.as_ref().map(meta));
+            if drift::appears(old.as_ref(), new.as_ref()) {
+                let name = new.and_then(|meta| meta.name).unwrap_or_default();
+                awaiting.take(&name).into_iter().for_each(|work| works.add(work));
+            }
+        });
+        let seam = self.seam.child(&format!("namespaces/{}", member.name));
+        let api = Api::all(member.client.clone());
+        informer.start("namespaces of a member", &seam, &member.tasks, api, &WatchScope::default());
+        member.also_retry(move || informer.retry_now());
     }
 
     fn request_status(&self, seen: &Observed, part: StatusPart) {
@@ -286,14 +327,6 @@ fn failures(member: &Member, seen: &Observed) -> u32 {
 /// The object of a Work, among all that this controller writes.
 fn guarded_object(member: &Member, seen: &Observed) -> String {
     format!("{}/{}", member.name, seen.work.metadata.uid.as_deref().unwrap_or_default())
-}
-
-/// Has the Work wait for the namespace. An event since the snapshot enqueues it at once.
-fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
-    let work: Arc<str> = seen.work.name_any().into();
-    if member.awaiting.add(namespace, work.clone(), seen.namespace_events) == Await::Missed {
-        member.works.add(work);
-    }
 }
 
 /// Reads the object from the member; the cache takes its part of the answer.

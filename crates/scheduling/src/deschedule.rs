@@ -341,7 +341,12 @@ mod tests {
                 capacity: &capacity,
                 options: &options,
                 api_appeared: false,
-                preempting: Some(Preempting { placed: &running, preemptors: &preemptors, over_quota: None, paused: false }),
+                preempting: Some(Preempting {
+                    placed: &running,
+                    preemptors: &preemptors,
+                    over_quota: None,
+                    paused: false,
+                }),
                 peers: None,
                 index: None,
             };

@@ -20,11 +20,11 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{DrainError, Options, POLL_INTERVAL, READ_MAX, Stuck, TRIES, draining_since, failed, fleet::Fleet};
+use super::{DrainError, Options, POLL_INTERVAL, READ_MAX, Stuck, TRIES, draining_since, failed, fleet::Fleet, named};
 use crate::write::FIELD_MANAGER;
 
 /// Progress of a drain.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     /// Bindings that are to be moved.
     pub total: usize,
@@ -38,6 +38,10 @@ pub struct Progress {
     pub rate: f64,
     /// Reason if no eviction is allowed.
     pub hold: Option<Hold>,
+    /// Bindings that stay on the drained cluster, each with the reason, at the end.
+    pub stays: Vec<String>,
+    /// Bindings whose replacements are not healthy, at the end.
+    pub awaited: Vec<String>,
 }
 
 /// Time until which a whole drain must be done: its moves, and the wait for what was moved.
@@ -102,7 +106,7 @@ pub struct Hold {
 
 impl std::fmt::Display for Progress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { total, evicted, waiting, failed, rate, hold } = self;
+        let Self { total, evicted, waiting, failed, rate, hold, .. } = self;
         write!(f, "evicted {evicted}/{total}, waiting for health {waiting}, failed {failed}, ")?;
         match hold {
             None => write!(f, "rate {rate}/s"),
@@ -224,7 +228,8 @@ async fn one(
     for _ in 0..TRIES {
         let Some(present) = get(plane, options, binding).await? else { return Ok(Some(deleted(binding))) };
         match options.drain(now).judge(&present, clusters) {
-            Some(Verdict::Moves) => {}
+            Some(Verdict::Moves | Verdict::Leaves) => {}
+            Some(Verdict::Finished) => return Ok(Some(present)),
             Some(Verdict::Stuck(_)) if options.stuck == Stuck::Force => {}
             Some(_) => return Ok(None),
             None => return Ok(Some(present)),
@@ -314,7 +319,10 @@ pub async fn wait(
         if draining_since(&cluster).is_none() {
             return Err(DrainError::Aborted { name: options.cluster.to_string() });
         }
-        let unhealthy = || format!("replacements of {} are not healthy yet", count(left.len(), "old copy"));
+        let unhealthy = || {
+            let names: Vec<String> = left.iter().map(|binding| binding.key().to_string()).collect();
+            format!("replacements of {} are not healthy yet: {}", count(left.len(), "old copy"), named(&names))
+        };
         limit.check(&options.cluster, clock, unhealthy)?;
         clock.sleep_until(limit.until(clock.mono() + POLL_INTERVAL)).await;
     }

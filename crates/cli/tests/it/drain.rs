@@ -22,7 +22,7 @@ use ironclad_cli::{
     report::{FAILED, MISUSED, exit_code, render},
     unjoin::command::{Command as Unjoin, whole as unjoin},
 };
-use ironclad_failover::drain::Health;
+use ironclad_failover::{drain::Health, flags::eviction::Check};
 use ironclad_runtime::in_process_client;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -423,4 +423,34 @@ async fn unjoin_with_kept_or_abandoned_workloads_needs_no_drain() {
         assert_eq!(world.plane.writes(), wanted, "{line}");
         assert!(is_on_m1(&world, "a").await, "{line}: no binding is moved");
     }
+}
+
+/// Relaxed by default; where the strict check keeps something, its error names the other one.
+#[tokio::test(start_paused = true)]
+async fn workloads_that_run_everywhere_keep_no_cluster() {
+    let world = world().await;
+    let everywhere = |name: &str, kind: &str| {
+        let kinds = if kind == "Divided" { json!({"replicaSchedulingType": "Divided"}) } else { json!(null) };
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {"name": name, "labels": {"propagationpolicy.karmada.io/permanent-id": "id"}},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
+                "replicas": 2, "placement": {"replicaScheduling": kinds},
+                "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}, {"name": "m3", "replicas": 2}],
+            },
+        })
+    };
+    for (name, kind) in [("dup", "Duplicated"), ("div", "Divided")] {
+        let made = serde_json::from_value(everywhere(name, kind)).unwrap();
+        bindings(&world).create(&PostParams::default(), &made).await.unwrap();
+    }
+    let strict = Options { check: Check::Strict, ..Options::new("m1") };
+    let (refused, _) = drained(&world, &strict).await;
+    let want = "error: cluster m1 was not drained, only cordoned\n  because 1 of 2 bindings can't be moved\n  \
+                try: --pre-scheduling-check relaxed, which lets 1 binding move; --skip-unmovable";
+    assert!(refused.as_ref().unwrap_err().starts_with(want), "{refused:?}");
+    let (done, said) = drained(&world, &Options::new("m1")).await;
+    assert_eq!(done, Ok(2), "{said:?}");
+    assert!(!is_on_m1(&world, "dup").await && !is_on_m1(&world, "div").await);
 }

@@ -111,6 +111,8 @@ pub enum Reason {
     },
     /// The drain leaves the binding: it follows the bindings that it belongs to.
     FollowsItsOwner,
+    /// The drain leaves the binding: what it ran has ended.
+    HasFinished,
     /// The drain leaves the binding: it has nowhere to go.
     NowhereToGo {
         /// Reason.
@@ -147,6 +149,7 @@ impl Reason {
             Self::StateUnreadable { .. } => "StateUnreadable",
             Self::Drains { .. } => "Drains",
             Self::FollowsItsOwner => "FollowsItsOwner",
+            Self::HasFinished => "HasFinished",
             Self::NowhereToGo { .. } => "NowhereToGo",
             Self::Pinned { .. } => "Pinned",
         }
@@ -196,6 +199,7 @@ impl fmt::Display for Reason {
             Self::StateUnreadable { cluster, error } => write!(f, "it stays in {cluster}: {error}"),
             Self::Drains { cluster } => write!(f, "cluster {cluster} is drained"),
             Self::FollowsItsOwner => f.write_str("it follows the workload that refers to it"),
+            Self::HasFinished => f.write_str("it has finished, and is not run again elsewhere"),
             Self::NowhereToGo { why } => write!(f, "nowhere to go: {why}"),
             Self::Pinned { by } => write!(f, "pinned by {by}"),
         }

@@ -75,9 +75,7 @@ pub(super) fn considered(
             next: Some(Next::WhenCapacityOrQuota),
         },
         // What leaves already is waited for.
-        (Turn::Attempt | Turn::Resume(_), None) if preempting.paused => {
-            refused(failure, Unhelpful::Paused, None)
-        }
+        (Turn::Attempt | Turn::Resume(_), None) if preempting.paused => refused(failure, Unhelpful::Paused, None),
         // Capacity may be there that counts as taken twice.
         (Turn::Attempt, None) if seen.capacity.is_recounting() => {
             let again = now.checked_add(RECOUNTS_WITHIN).unwrap_or(Timestamp::MAX);

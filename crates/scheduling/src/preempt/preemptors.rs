@@ -111,7 +111,9 @@ impl Outcome {
     /// Label `result` of `karmada_scheduler_preemption_attempts_total`; `None` if it was no attempt.
     #[must_use]
     pub fn result(&self) -> Option<&'static str> {
-        use Unhelpful::{NoProgress, NoVictims, OverQuota, Overtaken, Paused, Recounting, Settling, StillTooLittle, TooMany};
+        use Unhelpful::{
+            NoProgress, NoVictims, OverQuota, Overtaken, Paused, Recounting, Settling, StillTooLittle, TooMany,
+        };
         match self {
             Self::Nominated(_) => Some("nominated"),
             Self::Observed(_) => Some("observed"),

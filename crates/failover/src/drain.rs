@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// What failover moves a drain moves, too, and what has whole copies elsewhere or has ended keeps no cluster.
+    /// A drain moves what failover moves, and neither whole copies that others have nor ended work keeps a cluster.
     #[test]
     fn a_drain_keeps_only_what_would_be_lost() {
         use Check::{Relaxed, Strict};

@@ -55,7 +55,7 @@ pub enum DecidedBy {
     Scheduler,
     /// An autoscaler in each member (specification/autoscaling.md 6): what is assigned are weights only.
     Members,
-    /// Nobody: a person paused evictions, and what is assigned stays.
+    /// None: a person paused evictions, and what is assigned stays.
     Nobody,
 }
 

@@ -57,8 +57,8 @@ pub struct Command {
     /// Moves per second
     #[arg(long, default_value_t = 0.5, value_name = "RATE")]
     pub rate: f64,
-    /// Strictness of the check that another cluster can take a workload: relaxed (also one that runs it already may take
-    /// its replicas), strict (only one that does not) or off
+    /// Strictness of the check that another cluster can take a workload: relaxed (also one that runs it already may
+    /// take its replicas), strict (only one that does not) or off
     #[arg(long, value_enum, default_value_t = PreCheck::Relaxed, value_name = "HOW")]
     pub pre_scheduling_check: PreCheck,
     /// Leave bindings that have no other cluster or are pinned

@@ -160,7 +160,7 @@ impl Waiting {
         self.line.above(priority, at_most).cloned().collect()
     }
 
-    /// The bindings that wait for capacity, and those whose attempt has not ended: they may have seen a pause that ended.
+    /// The bindings that wait for capacity, and those whose attempt has not ended: they may have seen an earlier pause.
     pub(crate) fn for_pause(&self) -> Vec<Key> {
         self.line.iter().chain(self.attempts.keys()).cloned().collect()
     }

@@ -369,8 +369,8 @@ mod tests {
         assert_eq!(pacer.next_allowed(0.5), Some(MS(134_020)), "a prompt response does not change the pace");
     }
 
-    /// Seconds in which 2,000 evictions leave at this rate, although each step starts late and each write takes a while;
-    /// and the most of them that started within a second.
+    /// Seconds in which 2,000 evictions leave at this rate, although each step starts late and each write takes some
+    /// time; and the most of them that started within a second.
     fn leaving(rate: f64, late: &[u64], latency: &[u64]) -> (f64, usize) {
         const MS: fn(u64) -> Duration = Duration::from_millis;
         let (mut pacer, mut now, mut step) = (Pacer::new(MS(0), 5), MS(0), 0);

@@ -582,7 +582,7 @@ async fn two_drains_at_once_both_end_well() -> anyhow::Result<()> {
     runner.settle(&apps).await?;
     let (user, clock) = (runner.world.user(), runner.world.clock().clone());
     let options = ["member1", "member2"].map(Options::new);
-    let drains = options.each_ref().map(|wanted| whole(&user, &clock, wanted, true, Duration::ZERO, |_| {}));
+    let drains = options.each_ref().map(|wanted| whole(&user, &clock, wanted, true, Duration::from_secs(600), |_| {}));
     let drained = ["member1:", "member2:"];
     let watch = runner.until("nothing is left in either", |runner| {
         let mut left = false;
@@ -593,10 +593,10 @@ async fn two_drains_at_once_both_end_well() -> anyhow::Result<()> {
         Ok(!left)
     });
     let (ended, watched) = futures::join!(futures::future::join_all(drains), watch);
-    watched?;
     for drain in ended {
         drain?;
     }
+    watched?;
     ensure!(runner.placed("everywhere")? == ["member3:1", "member4:1"], "{:?}", runner.placed("everywhere")?);
     for app in &apps {
         let placed: Vec<String> = runner.placed(&app.name)?;

@@ -741,7 +741,7 @@ fn pending_conditions_are_written_late_and_at_a_limited_rate() {
     );
 }
 
-/// Whatever ends an eviction that people know of is told on template and binding, and soon.
+/// The end of an eviction that people know of is told on template and binding, and soon.
 #[test]
 fn abandoned_evictions_are_told_on_template_and_binding() {
     let effect = |world: &mut World, effect: &str| {

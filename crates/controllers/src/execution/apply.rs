@@ -1,30 +1,28 @@
 //! Writes into the member, in the order of the plan, and reports the outcome.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding, Work};
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::{
-    drift,
     execution::{self, Effect, WantedAgain},
     success,
 };
-use ironclad_runtime::{Api, Change, Failure, HotLoops, Informer, Next, WatchScope, Writer};
-use ironclad_seam::Seam;
-use k8s_openapi::api::core::v1::Namespace;
+use ironclad_runtime::{Api, Failure, HotLoops, Informer, Next, Writer};
+use ironclad_seam::Clock;
 use kube::{Client, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
 use super::{
+    awaiting::Await,
+    destination::Destination,
     metrics::{About, ExecutionMetrics, MemberWrite},
     observe::{Known, Observed, Place},
 };
 use crate::{
-    awaiting::Await,
     events::Events,
     index::{binding_of, cluster_of},
     member_object::MemberObject,
-    members::Member,
     metrics::result,
     setup::Setup,
     works::WorkStatus,
@@ -58,7 +56,7 @@ pub(super) struct Applier {
     work_status: WorkStatus,
     events: Events,
     metrics: ExecutionMetrics,
-    seam: Seam,
+    clock: Clock,
 }
 
 /// Reason for which a plan was not carried out completely.
@@ -96,17 +94,17 @@ impl Applier {
             writer: Writer::new(CONTROLLER),
             hot_loops: setup.hot_loops.clone(),
             plane: setup.plane.clone(),
-            works: setup.works.clone(),
-            work_status: setup.work_status.clone(),
+            works: setup.works(),
+            work_status: setup.work_status().clone(),
             events: setup.events.clone(),
             metrics,
-            seam: setup.seam.clone(),
+            clock: setup.seam.clock.clone(),
         }
     }
 
     pub(super) async fn apply(
         &self,
-        member: &Member,
+        member: &Destination,
         seen: &mut Observed,
         mut plan: Plan<Effect>,
     ) -> Result<Next, Unapplied> {
@@ -121,16 +119,16 @@ impl Applier {
                         let is_verdict = execution::is_verdict(failure.class(), failures(member, seen));
                         return Err(if is_verdict { self.refused(member, seen, failure) } else { failure.into() });
                     }
-                    plan = seen.decide(self.seam.clock.wall_seconds(), execution::decide);
+                    plan = seen.decide(self.clock.wall_seconds(), execution::decide);
                 }
                 Err(Stopped::ReadBinding) => {
                     seen.wanted_again = self.wanted_again(&seen.work).await?;
-                    plan = seen.decide(self.seam.clock.wall_seconds(), execution::decide);
+                    plan = seen.decide(self.clock.wall_seconds(), execution::decide);
                 }
                 Err(Stopped::Refused(failure)) => return Err(self.refused(member, seen, failure)),
                 Err(Stopped::Dropped(fields)) => {
                     let report =
-                        seen.decide(self.seam.clock.wall_seconds(), |seen, now| execution::dropped(seen, &fields, now));
+                        seen.decide(self.clock.wall_seconds(), |seen, now| execution::dropped(seen, &fields, now));
                     self.report(member, seen, report);
                     return Ok(Next::Retry);
                 }
@@ -141,7 +139,7 @@ impl Applier {
         Err(Failure::Conflict(message).into())
     }
 
-    async fn send(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
+    async fn send(&self, member: &Destination, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
         let cluster = || cluster_of(&seen.work).map(|cluster| cluster.0).unwrap_or_default();
         let successes = self.events.successes(|| success::of_execution(&seen.work, &cluster(), &plan.effects));
         let failures = failures(member, seen);
@@ -198,7 +196,7 @@ impl Applier {
                     }
                 }
                 Effect::AwaitNamespace { namespace, by_others } => {
-                    self.await_namespace(member, seen, &namespace, by_others);
+                    await_namespace(member, seen, &namespace, by_others);
                 }
                 // An event ends the wait and enqueues the Work.
                 Effect::Park => {}
@@ -227,14 +225,14 @@ impl Applier {
 
     /// Slows down writes of an object that something else in the member changes back, as long as the Work stays the
     /// same.
-    fn guard(&self, member: &Member, seen: &Observed) -> Result<(), Stopped> {
+    fn guard(&self, member: &Destination, seen: &Observed) -> Result<(), Stopped> {
         let source = u64::try_from(seen.work.metadata.generation.unwrap_or_default()).unwrap_or_default();
         let attempt = self.hot_loops.attempt(CONTROLLER, guarded_object(member, seen), source, || None);
         attempt.map_err(|after| Stopped::Refused(Failure::HotLoop { after }))
     }
 
     /// Takes back a write that failed, or whose answer is not complete: it is no fight.
-    fn retract(&self, member: &Member, seen: &Observed, outcome: &Result<Result<(), Stopped>, Failure>) {
+    fn retract(&self, member: &Destination, seen: &Observed, outcome: &Result<Result<(), Stopped>, Failure>) {
         if !matches!(outcome, Ok(Ok(()))) {
             self.hot_loops.retract(CONTROLLER, &guarded_object(member, seen));
         }
@@ -252,8 +250,8 @@ impl Applier {
     }
 
     /// Reports the refusal of the member on the Work.
-    fn refused(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
-        let now = self.seam.clock.wall_seconds();
+    fn refused(&self, member: &Destination, seen: &Observed, failure: Failure) -> Unapplied {
+        let now = self.clock.wall_seconds();
         let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
         let next = match &failure {
             Failure::HotLoop { after } => Some(Next::After(*after)),
@@ -264,53 +262,18 @@ impl Applier {
     }
 
     /// Writes a report to the Work.
-    fn report(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) {
+    fn report(&self, member: &Destination, seen: &Observed, plan: Plan<Effect>) {
         for effect in plan.effects {
             match effect {
                 Effect::WorkStatus(part) => self.request_status(seen, part),
                 Effect::Event(event) => self.events.record(&event),
                 Effect::AwaitNamespace { namespace, by_others } => {
-                    self.await_namespace(member, seen, &namespace, by_others);
+                    await_namespace(member, seen, &namespace, by_others);
                 }
                 // Who failed is tried again with backoff.
                 _ => {}
             }
         }
-    }
-
-    /// Has the Work wait for the namespace. An event since the snapshot enqueues it at once.
-    fn await_namespace(&self, member: &Member, seen: &Observed, namespace: &str, by_others: bool) {
-        let work: Arc<str> = seen.work.name_any().into();
-        if member.awaiting.add(namespace, work.clone(), seen.namespace_events) == Await::Missed {
-            member.works.add(work);
-        }
-        if by_others {
-            self.watch_namespaces(member);
-        }
-    }
-
-    /// Watches all namespaces of the member from now on: the caches hold those that this control plane made, and Works
-    /// wait for one that somebody else may make.
-    fn watch_namespaces(&self, member: &Member) {
-        if member.namespaces_watched.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let informer = Informer::<Namespace>::with_transform(&[], |namespace, _| {
-            (namespace.spec, namespace.status) = (None, None);
-        });
-        let (awaiting, works) = (member.awaiting.clone(), member.works.clone());
-        informer.on_change(move |change: &Change<Namespace>| {
-            let meta = |namespace: &Arc<Namespace>| namespace.metadata.clone();
-            let (old, new) = (change.old.as_ref().map(meta), change.new.as_ref().map(meta));
-            if drift::appears(old.as_ref(), new.as_ref()) {
-                let name = new.and_then(|meta| meta.name).unwrap_or_default();
-                awaiting.take(&name).into_iter().for_each(|work| works.add(work));
-            }
-        });
-        let seam = self.seam.child(&format!("namespaces/{}", member.name));
-        let api = Api::all(member.client.clone());
-        informer.start("namespaces of a member", &seam, &member.tasks, api, &WatchScope::default());
-        member.also_retry(move || informer.retry_now());
     }
 
     fn request_status(&self, seen: &Observed, part: StatusPart) {
@@ -320,13 +283,24 @@ impl Applier {
 }
 
 /// Failures of the Work in a row before this one.
-fn failures(member: &Member, seen: &Observed) -> u32 {
+fn failures(member: &Destination, seen: &Observed) -> u32 {
     member.works.failures(&seen.work.name_any().into())
 }
 
 /// The object of a Work, among all that this controller writes.
-fn guarded_object(member: &Member, seen: &Observed) -> String {
+fn guarded_object(member: &Destination, seen: &Observed) -> String {
     format!("{}/{}", member.name, seen.work.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// Has the Work wait for the namespace, also for one that others make. An event since the snapshot enqueues it at once.
+fn await_namespace(member: &Destination, seen: &Observed, namespace: &str, by_others: bool) {
+    let work: Arc<str> = seen.work.name_any().into();
+    if member.awaiting.add(namespace, work.clone(), seen.namespace_events) == Await::Missed {
+        member.works.add(work);
+    }
+    if by_others {
+        member.watch_namespaces();
+    }
 }
 
 /// Reads the object from the member; the cache takes its part of the answer.

@@ -38,10 +38,10 @@ impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         let settings = &setup.settings;
         Self {
-            bindings: setup.bindings.clone(),
-            fleet: setup.fleet.clone(),
-            capacity: setup.capacity.clone(),
-            groups: setup.groups.clone(),
+            bindings: setup.bindings().clone(),
+            fleet: setup.fleet().clone(),
+            capacity: setup.capacity().clone(),
+            groups: setup.groups().clone(),
             taint_policies: setup.caches.take(&TAINT_POLICIES),
             pause: Pause::new(setup),
             flags: settings.failover.clone().under(&settings.gates, &settings.scheduler),

@@ -577,7 +577,7 @@ async fn two_drains_at_once_both_end_well() -> anyhow::Result<()> {
         App { replicas: 3, spread: Spread::Divided(1), ..App::new("one") },
         App { spread: Spread::Everywhere, ..App::new("everywhere") },
         App { spread: Spread::Copies(2), ..App::new("two") },
-        App { depends: true, ..App::new("single") },
+        App::new("single"),
     ];
     runner.settle(&apps).await?;
     let (user, clock) = (runner.world.user(), runner.world.clock().clone());

@@ -169,13 +169,13 @@ pub const FAILOVER_EPISODE_STARTED: &str = "FailoverEpisodeStarted";
 pub const FAILOVER_EPISODE_ENDED: &str = "FailoverEpisodeEnded";
 /// An eviction that is only disabled by its switch.
 pub const WOULD_EVICT: &str = "WouldEvict";
-/// On a binding: its applied placement cannot be read.
+/// On binding and template: the applied placement cannot be read.
 pub const PLACEMENT_UNREADABLE: &str = "PlacementUnreadable";
-/// On a binding: a Directly migration waits until the source is clean.
+/// On binding and template: a Directly migration waits until the source is clean.
 pub const WAITING_FOR_SOURCE_CLEANUP: &str = "WaitingForSourceCleanup";
-/// On a binding: an application failover was not done.
+/// On binding and template: an application failover was not done.
 pub const APPLICATION_FAILOVER_SKIPPED: &str = "ApplicationFailoverSkipped";
-/// On a binding: its workload was moved, and its dependencies were not.
+/// On binding and template: the workload was moved, and its dependencies were not.
 pub const DEPENDENCIES_NOT_PROPAGATED: &str = "DependenciesNotPropagated";
 /// On a ClusterTaintPolicy: two policies disagree about a taint.
 pub const TAINT_CONFLICT: &str = "TaintConflict";

@@ -41,6 +41,7 @@ mod namespace;
 mod not_made;
 mod objects;
 mod owned;
+mod pause;
 mod policies;
 mod policy;
 mod process;

@@ -7,16 +7,16 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
-    Time,
+    JsonText, Time,
     cluster::Cluster,
     eviction::{CLUSTER_DRAIN, PRODUCER_DRAIN},
     labels::BINDING_MANAGED_BY,
-    policy::PurgeMode,
-    work::ResourceBindingSpec,
+    policy::{Placement, PurgeMode, ReplicaSchedulingType},
+    work::{ResourceBindingSpec, ResourceBindingStatus},
 };
 use ironclad_fleet::{
     Binding, BindingKey, ClusterName,
-    because::migration::Reason,
+    because::{eviction::NoTarget, migration::Reason},
     eviction_task::{self, Why},
 };
 use jiff::Timestamp;
@@ -25,6 +25,7 @@ use serde_json::Value;
 use crate::{
     flags::eviction::{Check, EvictionFlags},
     taint_manager::guards::{ClusterHealth, Fleet},
+    taint_manager::is_ready,
     taint_manager::pre_scheduling_check::{Snapshot, has_target},
     taint_manager::rate::{Counts, State, formula, interval},
 };
@@ -34,6 +35,10 @@ use crate::{
 pub enum Verdict {
     /// It is moved away.
     Moves,
+    /// Its copy goes, and whole copies in other clusters stay.
+    Leaves,
+    /// It stays, and nothing is lost with it: what it ran has ended.
+    Finished,
     /// It is not evicted unless forced: it has no target, or a person pinned it.
     Stuck(Reason),
     /// It is not the drain's to move: it follows others.
@@ -54,13 +59,44 @@ pub fn judge(binding: &Binding, cluster: &ClusterName, snapshot: &Snapshot<'_>, 
     if spec.placement.is_none() || follows_owner(binding) {
         return Some(Verdict::Follows);
     }
+    if has_finished(spec, binding.status(), &cluster.0) {
+        return Some(Verdict::Finished);
+    }
     if let Some(by) = pinned(spec) {
         return Some(Verdict::Stuck(Reason::Pinned { by }));
     }
     Some(match has_target(binding, &BTreeSet::from([cluster.clone()]), snapshot, check) {
         Ok(()) => Verdict::Moves,
+        Err(NoTarget::AllInUse { .. } | NoTarget::NoSpreadConstraint) if has_other_copy(spec, cluster, snapshot) => {
+            Verdict::Leaves
+        }
         Err(why) => Verdict::Stuck(Reason::NowhereToGo { why: why.to_string() }),
     })
+}
+
+/// True if a whole copy of the template is in another cluster that is ready.
+fn has_other_copy(spec: &ResourceBindingSpec, cluster: &ClusterName, snapshot: &Snapshot<'_>) -> bool {
+    let divided = |placement: &Placement| placement.replica_scheduling_type() == ReplicaSchedulingType::Divided;
+    let is_shared_out = spec.is_workload() && spec.placement.as_deref().is_some_and(divided);
+    let mut others = spec.clusters.iter().filter(|target| *target.name != *cluster.0);
+    !is_shared_out && others.any(|target| is_ready(snapshot.clusters, &target.name.as_str().into()))
+}
+
+/// True if a Job or Pod has ended in the cluster: moved away it would run once more.
+#[must_use]
+pub fn has_finished(spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus>, cluster: &str) -> bool {
+    let reports = status.map_or(&[][..], |status| &status.aggregated_status);
+    let report = reports.iter().find(|report| report.cluster_name == cluster);
+    let Some(told) = report.and_then(|report| report.status.as_ref()).map(JsonText::value) else { return false };
+    match (spec.resource.api_version.as_str(), spec.resource.kind.as_str()) {
+        ("v1", "Pod") => ["Succeeded", "Failed"].iter().any(|phase| told["phase"] == **phase),
+        ("batch/v1", "Job") => told["conditions"].as_array().is_some_and(|conditions| {
+            let has_ended =
+                |one: &Value| (one["type"] == "Complete" || one["type"] == "Failed") && one["status"] == "True";
+            conditions.iter().any(has_ended)
+        }),
+        _ => false,
+    }
 }
 
 /// Bindings that another controller keeps are moved by it.
@@ -259,6 +295,98 @@ mod tests {
                 pinned("spec.preserveResourcesOnDeletion"),
             ),
         ] {
+            assert_eq!(got, want, "{name}");
+        }
+    }
+
+    /// A drain moves what failover moves, and neither whole copies that others have nor ended work keeps a cluster.
+    #[test]
+    fn a_drain_keeps_only_what_would_be_lost() {
+        use Check::{Relaxed, Strict};
+        let clusters = fleet(&[("m1", TRUE), ("m2", TRUE), ("m3", TRUE), ("m4", FALSE)]);
+        let on = |names: &[&str], change: &dyn Fn(&mut ResourceBinding)| {
+            let mut binding = binding(&["m1", "m2", "m3", "m4"]);
+            binding.spec.clusters = names
+                .iter()
+                .map(|name| TargetCluster { name: (*name).into(), replicas: 2, ..Default::default() })
+                .collect();
+            binding.spec.placement.as_mut().unwrap().spread_constraints.clear();
+            change(&mut binding);
+            binding
+        };
+        let all = ["m1", "m2", "m3", "m4"];
+        let divided = |binding: &mut ResourceBinding| {
+            let strategy = serde_json::json!({"replicaSchedulingType": "Divided"});
+            let placement = binding.spec.placement.as_mut().unwrap();
+            placement.replica_scheduling = serde_json::from_value(strategy).unwrap();
+        };
+        let config = |binding: &mut ResourceBinding| binding.spec.replicas = 0;
+        let three = |binding: &mut ResourceBinding| {
+            let constraint =
+                SpreadConstraint { spread_by_field: Some(SpreadByField::Cluster), min_groups: 4, ..Default::default() };
+            binding.spec.placement.as_mut().unwrap().spread_constraints = vec![constraint];
+        };
+        let ended = |api_version: &str, kind: &str, status: &str| {
+            let (api_version, kind, status) = (api_version.to_owned(), kind.to_owned(), status.to_owned());
+            move |binding: &mut ResourceBinding| {
+                let resource = &mut binding.spec.resource;
+                (resource.api_version, resource.kind) = (api_version.clone(), kind.clone());
+                let report = serde_json::json!({"clusterName": "m1", "applied": true,
+                    "status": serde_json::from_str::<Value>(&status).unwrap()});
+                binding.status.get_or_insert_default().aggregated_status =
+                    vec![serde_json::from_value(report).unwrap()];
+            }
+        };
+        let complete = r#"{"conditions": [{"type": "Complete", "status": "True"}]}"#;
+        let failed = r#"{"conditions": [{"type": "Failed", "status": "True"}]}"#;
+        let active = r#"{"active": 1, "conditions": [{"type": "Complete", "status": "False"}]}"#;
+        let rows: Vec<(&str, ResourceBinding, Check, &str)> = vec![
+            ("divided among all", on(&all, &divided), Relaxed, "moves"),
+            ("divided among all, strictly", on(&all, &divided), Strict, "stuck"),
+            ("divided among some, strictly", on(&["m1", "m2"], &divided), Strict, "moves"),
+            ("a whole copy in each", on(&all, &|_| ()), Relaxed, "leaves"),
+            ("a whole copy in each, strictly", on(&all, &|_| ()), Strict, "leaves"),
+            ("a whole copy in some", on(&["m1", "m2"], &|_| ()), Relaxed, "moves"),
+            ("one whole copy without spread constraints, strictly", on(&["m1"], &|_| ()), Strict, "stuck"),
+            ("the same, relaxed", on(&["m1"], &|_| ()), Relaxed, "moves"),
+            ("configuration in each", on(&all, &config), Relaxed, "leaves"),
+            (
+                "configuration is not divided",
+                on(&all, &|b| {
+                    config(b);
+                    divided(b);
+                }),
+                Relaxed,
+                "leaves",
+            ),
+            (
+                "the other copy is in a cluster that is not ready",
+                on(&["m1", "m4"], &|b| {
+                    let affinity =
+                        ClusterAffinity { cluster_names: vec!["m1".into(), "m4".into()], ..Default::default() };
+                    b.spec.placement.as_mut().unwrap().cluster_affinity = Some(affinity);
+                }),
+                Relaxed,
+                "stuck",
+            ),
+            ("fewer clusters than it requires remain", on(&all, &three), Relaxed, "stuck"),
+            ("a Job that is complete", on(&["m1"], &ended("batch/v1", "Job", complete)), Relaxed, "finished"),
+            ("a Job that failed", on(&["m1"], &ended("batch/v1", "Job", failed)), Strict, "finished"),
+            ("a Job that runs, strictly", on(&["m1"], &ended("batch/v1", "Job", active)), Strict, "stuck"),
+            ("a Pod that ended", on(&["m1"], &ended("v1", "Pod", r#"{"phase": "Succeeded"}"#)), Relaxed, "finished"),
+            ("a Pod that runs, strictly", on(&["m1"], &ended("v1", "Pod", r#"{"phase": "Running"}"#)), Strict, "stuck"),
+            ("another kind with such a condition", on(&["m1"], &ended("x/v1", "Job", complete)), Strict, "stuck"),
+        ];
+        for (name, binding, check, want) in rows {
+            let scheduler = Options::default();
+            let snapshot = Snapshot { clusters: &clusters, scheduler: &scheduler, peers: None, now: at(0) };
+            let got = match judge(&binding.into_binding(), &"m1".into(), &snapshot, check) {
+                Some(Verdict::Moves) => "moves",
+                Some(Verdict::Leaves) => "leaves",
+                Some(Verdict::Finished) => "finished",
+                Some(Verdict::Stuck(_)) => "stuck",
+                Some(Verdict::Follows) | None => "nothing",
+            };
             assert_eq!(got, want, "{name}");
         }
     }

@@ -59,7 +59,8 @@ impl Drain {
     /// The groups of a binding without those members that the drain moves, too.
     fn peers_that_stay(&self, binding: &Binding, peers: &Peers, world: &World) -> Peers {
         peers.without(&binding.key(), |other| {
-            let moves = |other: Binding| self.judge(&other, &world.clusters) == Some(Verdict::Moves);
+            let moves =
+                |other: Binding| matches!(self.judge(&other, &world.clusters), Some(Verdict::Moves | Verdict::Leaves));
             let leaves = world.binding(other).is_some_and(moves);
             leaves.then(|| self.cluster.0.clone()).into_iter().collect()
         })
@@ -95,6 +96,8 @@ impl Item {
     pub fn word(&self) -> &'static str {
         match &self.verdict {
             Verdict::Moves => "moves",
+            Verdict::Leaves => "leaves",
+            Verdict::Finished => "finished",
             Verdict::Stuck(Reason::Pinned { .. }) => "pinned",
             Verdict::Stuck(_) if self.stays > 0 => "in part",
             Verdict::Stuck(_) => "unmovable",
@@ -112,6 +115,8 @@ impl Item {
         let shares = shares.collect::<Vec<_>>().join(", ");
         match &self.verdict {
             Verdict::Moves => shares,
+            Verdict::Leaves => format!("whole copies stay: {shares}"),
+            Verdict::Finished => Reason::HasFinished.to_string(),
             Verdict::Stuck(Reason::NowhereToGo { why }) if self.stays > 0 => {
                 format!("{shares}, and {}: {why}", stays(self.stays))
             }
@@ -145,6 +150,8 @@ pub struct Survey {
     pub under_way: Vec<Binding>,
     /// Clusters whose nodes decide on bindings, and that were not asked for them.
     pub unasked: BTreeSet<ClusterName>,
+    /// Number of bindings that the strict check keeps, and that the relaxed one would not.
+    pub kept_by_strict: usize,
 }
 
 impl Survey {
@@ -158,9 +165,15 @@ impl Survey {
         for binding in bindings {
             let peers = state.peers.as_ref().map(|peers| drain.peers_that_stay(&binding, peers, world));
             match drain.judge_beside(&binding, &world.clusters, peers.as_ref()) {
-                Some(Verdict::Moves) => {
-                    let item = survey.placed(binding, &mut after, &mut state, drain);
+                Some(verdict @ (Verdict::Moves | Verdict::Leaves)) => {
+                    let item = survey.placed(binding, verdict, &mut after, &mut state, drain);
                     survey.items.push(item);
+                }
+                Some(Verdict::Stuck(why @ Reason::NowhereToGo { .. })) => {
+                    let relaxed = Drain { check: Check::Relaxed, ..drain.clone() };
+                    let judged = relaxed.judge_beside(&binding, &world.clusters, peers.as_ref());
+                    survey.kept_by_strict += usize::from(judged == Some(Verdict::Moves));
+                    survey.items.push(Item { binding, verdict: Verdict::Stuck(why), to: Vec::new(), stays: 0 });
                 }
                 Some(verdict) => survey.items.push(Item { binding, verdict, to: Vec::new(), stays: 0 }),
                 None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
@@ -171,7 +184,14 @@ impl Survey {
     }
 
     /// A binding that passes the pre-scheduling check, after which the scheduler decides: it may still find no cluster.
-    fn placed(&mut self, binding: Binding, after: &mut World, state: &mut State, drain: &Drain) -> Item {
+    fn placed(
+        &mut self,
+        binding: Binding,
+        verdict: Verdict,
+        after: &mut World,
+        state: &mut State,
+        drain: &Drain,
+    ) -> Item {
         let evicted = drain::patch(binding.spec(), &drain.cluster, drain.purge_mode)
             .map_or_else(|| binding.clone(), |patch| patched_binding(&binding, &patch));
         let options = &drain.settings.scheduler;
@@ -186,7 +206,7 @@ impl Survey {
                 let placed = with_result(&evicted, to.clone());
                 state.written(&evicted, &placed, options);
                 put_binding(after, &binding.key(), placed);
-                Item { binding, verdict: Verdict::Moves, to, stays: 0 }
+                Item { binding, verdict, to, stays: 0 }
             }
             Err(why) => {
                 let (to, stays) = in_part(&evicted, after, state, drain).unwrap_or_default();
@@ -199,9 +219,9 @@ impl Survey {
     #[must_use]
     pub fn moving(&self, stuck: Stuck) -> Vec<Binding> {
         let moves = |item: &&Item| match item.verdict {
-            Verdict::Moves => true,
+            Verdict::Moves | Verdict::Leaves => true,
             Verdict::Stuck(_) => stuck == Stuck::Force,
-            Verdict::Follows => false,
+            Verdict::Follows | Verdict::Finished => false,
         };
         self.items.iter().filter(moves).map(|item| item.binding.clone()).collect()
     }
@@ -216,17 +236,26 @@ impl Survey {
     #[must_use]
     pub fn remaining(&self, stuck: Stuck) -> Vec<&Item> {
         let remains = |item: &&Item| match item.verdict {
-            Verdict::Moves => true,
+            Verdict::Moves | Verdict::Leaves => true,
             Verdict::Stuck(_) => stuck != Stuck::Skip,
-            Verdict::Follows => false,
+            Verdict::Follows | Verdict::Finished => false,
         };
         self.items.iter().filter(remains).collect()
     }
 
-    /// Number of bindings that do not follow others.
+    /// Bindings that stay, each with the reason.
+    #[must_use]
+    pub fn staying(&self) -> Vec<String> {
+        let stays = |item: &&Item| matches!(item.verdict, Verdict::Stuck(_) | Verdict::Finished);
+        let named = |item: &Item| format!("{} ({})", item.binding.key(), item.detail());
+        self.items.iter().filter(stays).map(named).collect()
+    }
+
+    /// Number of bindings that neither follow others nor have finished.
     #[must_use]
     pub fn evictable(&self) -> usize {
-        self.items.iter().filter(|item| item.verdict != Verdict::Follows).count()
+        let is_evictable = |item: &&Item| !matches!(item.verdict, Verdict::Follows | Verdict::Finished);
+        self.items.iter().filter(is_evictable).count()
     }
 }
 
@@ -315,6 +344,42 @@ mod tests {
             "{stuck:?}"
         );
         assert_eq!(survey(&fleet(&["m1", "m2"]), Settings::default()), ["web moves m2:1"], "the gate is off");
+    }
+
+    /// Copies that other clusters have, too, go, and what has ended stays.
+    #[test]
+    fn what_loses_nothing_does_not_block() {
+        let clusters: String = ["m1", "m2", "m3"].iter().map(|name| cluster(name, "")).collect();
+        let everywhere = |text: String| {
+            let one = "clusters: [{name: m1, replicas: 1}]";
+            text.replace(one, "clusters: [{name: m1, replicas: 1}, {name: m2, replicas: 1}, {name: m3, replicas: 1}]")
+                .replace("maxGroups: 1", "maxGroups: 3")
+                .replace("{spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 3}]}", "{}")
+        };
+        let divided = |text: String| {
+            everywhere(text)
+                .replace("placement: {}", "placement: {replicaScheduling: {replicaSchedulingType: Divided}}")
+        };
+        let job = binding("job", "m1", "").replace("apps/v1, kind: Deployment", "batch/v1, kind: Job")
+            + "status: {aggregatedStatus: [{clusterName: m1, status: {conditions: [{type: Complete, status: \"True\"}]}}]}\n";
+        let text = clusters + &everywhere(binding("dup", "m1", "")) + &divided(binding("shared", "m1", "")) + &job;
+        let world = world_of(&text);
+        let survey = |check| {
+            let drain = Drain::new("m1".into(), check, PurgeMode::Gracefully, Timestamp::UNIX_EPOCH);
+            Survey::of(world.all_bindings().collect(), &world, &drain)
+        };
+        let words = |survey: &Survey| -> Vec<String> {
+            survey.items.iter().map(|item| format!("{} {}", item.binding.key().name, item.word())).collect()
+        };
+        let relaxed = survey(Check::Relaxed);
+        assert_eq!(words(&relaxed), ["dup leaves", "job finished", "shared moves"]);
+        assert_eq!(relaxed.items[0].detail(), "whole copies stay: m2:1, m3:1");
+        assert_eq!((relaxed.stuck().len(), relaxed.evictable(), relaxed.kept_by_strict), (0, 2, 0));
+        assert_eq!(relaxed.staying(), ["shop/job (it has finished, and is not run again elsewhere)"]);
+        assert_eq!(relaxed.moving(Stuck::Force).len(), 2, "what has ended is not evicted by force either");
+        let strict = survey(Check::Strict);
+        assert_eq!(words(&strict), ["dup leaves", "job finished", "shared unmovable"]);
+        assert_eq!((strict.kept_by_strict, strict.remaining(Stuck::Refuse).len()), (1, 2));
     }
 
     /// With purge mode Directly the part of a divided workload that fits elsewhere moves if a person insists.

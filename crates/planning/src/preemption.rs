@@ -172,7 +172,8 @@ pub fn preemption(fleet: &Fleet, key: &BindingKey, given: As, now: Timestamp) ->
     state.ask(BindingRef::from(&pending), &options);
     let preemptors = Preemptors::default();
     let over_quota = over_quota(fleet, &pending);
-    let preempting = Preempting { placed: &placed, preemptors: &preemptors, over_quota: over_quota.as_deref() };
+    let preempting =
+        Preempting { placed: &placed, preemptors: &preemptors, over_quota: over_quota.as_deref(), paused: false };
     let seen = state.seen(BindingRef::from(&pending), &world.clusters, &options);
     let seen = Seen { preempting: Some(preempting), ..seen };
     let decision = scheduling::decide(&seen, now);

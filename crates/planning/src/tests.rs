@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_api::Taint;
 use ironclad_failover::flags::eviction::Check;
-use ironclad_fleet::{ClusterName, World};
+use ironclad_fleet::{ClusterName, World, gates::Gates};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Change, FailoverPlan, MoveStatus, Options, Script, plan_failover, testkit::nodes_of};
+use crate::{Change, FailoverPlan, MoveStatus, Options, Script, Settings, plan_failover, testkit::nodes_of};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 const START: i64 = 1_790_000_000;
@@ -581,4 +581,25 @@ proptest! {
         prop_assert_eq!(&found, &plan_failover(&world, &script, &options, start()));
         prop_assert!(before.iter().zip(world.bindings.values()).all(|(a, b)| Arc::ptr_eq(a, b)));
     }
+}
+
+/// Workloads whose state can't be handed over stay, as they do in the leader with the gate.
+#[test]
+fn what_has_no_readable_state_is_not_promised_to_move() {
+    let mut world = fleet(2);
+    let state = |path: &str| json!({"cluster": {"purgeMode": "Directly", "statePreservation": {"rules": [{"aliasLabelName": "n", "jsonPath": path}]}}});
+    bind(&mut world, "read", &one_copy(&[]), state("{.readyReplicas}"), &[("m1", 1)]);
+    bind(&mut world, "unread", &one_copy(&[]), state("{.none}"), &[("m1", 1)]);
+    let found = |gates: &str| {
+        let settings = Settings::new(Gates::parse(gates).unwrap().0, &Default::default());
+        let flags = ironclad_failover::Flags::default().under(&settings.gates, &settings.scheduler);
+        plan_failover(&world, &tainted("m1", "NoExecute", None), &Options { flags, ..Options::default() }, start())
+    };
+    let moved = |plan: &FailoverPlan| plan.moves.iter().map(|one| one.binding.name.to_string()).collect::<Vec<_>>();
+    let on = found("StatefulFailoverInjection=true");
+    assert_eq!((moved(&on), on.cut_off), (vec!["read".to_owned()], false));
+    let waits: Vec<_> = on.waits.iter().map(|one| (&*one.binding.name, &*one.state)).collect();
+    assert_eq!(waits, [("unread", "Retrying")]);
+    assert!(on.waits[0].because.contains("the state to preserve can't be read"), "{}", on.waits[0].because);
+    assert_eq!(moved(&found("")).len(), 2, "without the gate no state is handed over");
 }

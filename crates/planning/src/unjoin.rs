@@ -5,9 +5,9 @@ use ironclad_api::{
     cluster::Cluster,
     conditions::{self, TRUE},
     policy::PurgeMode,
-    work::ResourceBindingSpec,
+    work::{ResourceBindingSpec, ResourceBindingStatus},
 };
-use ironclad_failover::cluster::lifecycle::REMOVAL_BLOCKED;
+use ironclad_failover::{cluster::lifecycle::REMOVAL_BLOCKED, drain::has_finished};
 
 use ironclad_fleet::count::count;
 
@@ -47,7 +47,11 @@ impl Impact {
         targeting.into_iter().chain(waiting).collect::<Vec<_>>().join(", and ")
     }
 
-    pub fn count(&mut self, spec: &ResourceBindingSpec, cluster: &str) {
+    /// Counts a binding, unless what it ran there has ended.
+    pub fn count(&mut self, spec: &ResourceBindingSpec, status: Option<&ResourceBindingStatus>, cluster: &str) {
+        if has_finished(spec, status, cluster) {
+            return;
+        }
         if spec.target(cluster).is_some() {
             if spec.clusters.len() > 1 { self.losing += 1 } else { self.left_empty += 1 }
         } else if spec.eviction(cluster).is_some_and(|task| task.purge_mode != Some(PurgeMode::Directly)) {
@@ -93,8 +97,19 @@ mod tests {
         };
         let mut impact = Impact { works: 4, ..Impact::default() };
         for names in [&["m1"][..], &["m1", "m2"], &["m2"], &[]] {
-            impact.count(&spec(names), "m1");
+            impact.count(&spec(names), None, "m1");
         }
+        let job = ResourceBindingSpec {
+            resource: ironclad_api::work::ObjectReference {
+                api_version: "batch/v1".into(),
+                kind: "Job".into(),
+                ..Default::default()
+            },
+            ..spec(&["m1"])
+        };
+        let done = serde_json::json!({"aggregatedStatus": [{"clusterName": "m1",
+            "status": {"conditions": [{"type": "Complete", "status": "True"}]}}]});
+        impact.count(&job, Some(&serde_json::from_value(done).unwrap()), "m1");
         assert_eq!(impact.to_string(), "4 works, 1 binding would lose a replica, 1 would have no cluster left");
         assert!(impact.is_targeted() && !Impact { works: 1, ..Impact::default() }.is_targeted());
         assert_eq!(impact.held_by(), "2 bindings still target it");
@@ -116,8 +131,8 @@ mod tests {
                 ..ResourceBindingSpec::default()
             };
             let (mut here, mut elsewhere) = (Impact::default(), Impact::default());
-            here.count(&spec, "m1");
-            elsewhere.count(&spec, "m3");
+            here.count(&spec, None, "m1");
+            elsewhere.count(&spec, None, "m3");
             assert_eq!((here.old_copies, here.is_targeted()), (want, want > 0), "{mode:?}");
             assert_eq!(elsewhere, Impact::default(), "{mode:?}");
         }

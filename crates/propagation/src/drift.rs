@@ -104,12 +104,15 @@ pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>
 /// Returns true if a namespace of a member exists now: objects that wait for it can be applied.
 #[must_use]
 pub fn brings_namespace(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
-    let uid = |cached: Cached<'_>| {
-        let lives = cached.metadata.deletion_timestamp.is_none();
-        lives.then(|| cached.metadata.uid.clone().unwrap_or_default())
-    };
     let is_namespace = gvk.group.is_empty() && *gvk.kind == *"Namespace";
-    is_namespace && new.and_then(uid).is_some_and(|new| old.and_then(uid) != Some(new))
+    is_namespace && appears(old.map(|cached| cached.metadata), new.map(|cached| cached.metadata))
+}
+
+/// Returns true if an object exists now that did not before, or of which only a deleted predecessor did.
+#[must_use]
+pub fn appears(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
+    let uid = |meta: &ObjectMeta| meta.deletion_timestamp.is_none().then(|| meta.uid.clone().unwrap_or_default());
+    new.and_then(uid).is_some_and(|new| old.and_then(uid) != Some(new))
 }
 
 #[cfg(test)]

@@ -55,13 +55,15 @@ pub enum DecidedBy {
     Scheduler,
     /// An autoscaler in each member (specification/autoscaling.md 6): what is assigned are weights only.
     Members,
+    /// None: a person paused evictions, and what is assigned stays.
+    Nobody,
 }
 
 /// Clusters to ask for unschedulable replicas: targets with fewer ready replicas than assigned ones, or an unknown
 /// number. None if the descheduler leaves the binding alone.
 #[must_use]
 pub fn questions(binding: &ResourceBinding, by: DecidedBy) -> Vec<ClusterName> {
-    if by == DecidedBy::Members || !is_descheduled(binding) {
+    if by != DecidedBy::Scheduler || !is_descheduled(binding) {
         return Vec::new();
     }
     let undesired = |target: &&TargetCluster| ready(binding, &target.name) < i64::from(target.replicas);
@@ -249,9 +251,13 @@ mod tests {
     #[test]
     fn replicas_that_members_decide_stay() {
         let mut binding = placed(&[("m1", 5), ("m2", 5)], &[("m1", json!(2)), ("m2", json!(0))], &dynamic());
-        assert!(questions(&binding, DecidedBy::Members).is_empty());
+        for by in [DecidedBy::Members, DecidedBy::Nobody] {
+            assert!(questions(&binding, by).is_empty(), "{by:?}");
+        }
         let unschedulable = answers(&[("m1", 3), ("m2", 5)]);
-        assert!(decide(&binding, DecidedBy::Members, &unschedulable, at(100)).effects.is_empty());
+        for by in [DecidedBy::Members, DecidedBy::Nobody] {
+            assert!(decide(&binding, by, &unschedulable, at(100)).effects.is_empty(), "{by:?}");
+        }
         let before = decide(&binding, DecidedBy::Scheduler, &unschedulable, at(100));
         let [Effect::Patch(patch), ..] = before.effects.as_slice() else { panic!("{before:?}") };
         let record = patch["metadata"]["annotations"][DESCHEDULED].as_str().unwrap().to_owned();
@@ -335,7 +341,12 @@ mod tests {
                 capacity: &capacity,
                 options: &options,
                 api_appeared: false,
-                preempting: Some(Preempting { placed: &running, preemptors: &preemptors, over_quota: None }),
+                preempting: Some(Preempting {
+                    placed: &running,
+                    preemptors: &preemptors,
+                    over_quota: None,
+                    paused: false,
+                }),
                 peers: None,
                 index: None,
             };

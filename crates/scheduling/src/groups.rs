@@ -1,6 +1,10 @@
 //! Ordered affinity groups: the order in which they are tried (specification/scheduling.md 4.2).
 
-use ironclad_api::policy::ClusterAffinityTerm;
+use ironclad_api::{
+    cluster::Cluster,
+    policy::{ClusterAffinityTerm, Placement},
+};
+use ironclad_fleet::{affinity::chooses, because::schedule::PassedOver};
 
 /// Index of the group of the last success; 0 if there was none or the group was removed.
 #[must_use]
@@ -37,10 +41,43 @@ pub fn attempts(groups: &[ClusterAffinityTerm], name: &str, start: Start, end: A
     order
 }
 
+/// The first group that chooses the cluster, if it and all others that do come before the group in use.
+#[must_use]
+pub fn passed_over(placement: &Placement, in_use: &str, cluster: &Cluster) -> Option<PassedOver> {
+    let groups = placement.cluster_affinities.as_slice();
+    let chosen_by = |group: &ClusterAffinityTerm| {
+        let tiers = group.overflow_affinities.iter().map(|tier| &tier.affinity);
+        std::iter::once(&group.affinity).chain(tiers).any(|affinity| chooses(affinity, cluster))
+    };
+    let (before, from) = groups.split_at_checked(observed(groups, in_use))?;
+    let group = before.iter().find(|group| chosen_by(group)).filter(|_| !from.iter().any(chosen_by))?;
+    Some(PassedOver { group: group.affinity_name.clone(), in_use: in_use.to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::group;
+    use crate::testkit::{cluster, group};
+
+    #[test]
+    fn clusters_of_earlier_groups_only_are_passed_over() {
+        let affinities = vec![group("p", &["m1", "m2"]), group("b", &["m2", "m3"]), group("c", &["m3"])];
+        let placement = Placement { cluster_affinities: affinities, ..Placement::default() };
+        for (in_use, name, want) in [
+            ("p", "m1", None),
+            ("b", "m1", Some("p")),
+            ("b", "m2", None),
+            ("b", "m3", None),
+            ("c", "m2", Some("p")),
+            ("c", "m4", None),
+            ("", "m1", None),
+            ("removed", "m1", None),
+        ] {
+            let found = passed_over(&placement, in_use, &cluster(name)).map(|over| over.group);
+            assert_eq!(found.as_deref(), want, "{name} while {in_use} is in use");
+        }
+        assert_eq!(passed_over(&Placement::default(), "b", &cluster("m1")), None);
+    }
 
     #[test]
     fn order_of_attempts() {

@@ -110,4 +110,6 @@ pub struct Preempting<'a> {
     pub preemptors: &'a Preemptors,
     /// Message of the quota that would refuse the binding's replicas; `None` if enough is left for all of them.
     pub over_quota: Option<&'a str>,
+    /// A person paused evictions: nobody else is preempted.
+    pub paused: bool,
 }

@@ -90,6 +90,11 @@ impl ResourceBindingSpec {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()
     }
 
+    /// Returns true if the template is scaled to no replicas, so that it need not be in any cluster.
+    pub fn is_scaled_to_zero(&self) -> bool {
+        self.replicas == 0 && self.replica_requirements.is_some() && self.components.is_empty()
+    }
+
     /// The schedule result of one cluster.
     pub fn target(&self, cluster: &str) -> Option<&TargetCluster> {
         self.clusters.iter().find(|target| target.name == cluster)

@@ -1,19 +1,18 @@
 //! `ironclad drain`.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{cluster::Cluster, policy::PurgeMode};
 use ironclad_failover::{drain::Health, flags::eviction::Check};
-use ironclad_fleet::ClusterName;
-use ironclad_fleet::count::count;
+use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count};
 use ironclad_patch::selector::LabelSelector;
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    DrainError, Limit, Options, Progress, Report, Stuck, Survey, abort, begin, draining_since, evict, find, preview,
-    wait,
+    DrainError, Limit, Options, Progress, Report, Stuck, Survey, abort, begin, draining_since, evict, find, named,
+    named_by, preview, wait,
 };
 use crate::{
     connect::Plane,
@@ -58,8 +57,9 @@ pub struct Command {
     /// Moves per second
     #[arg(long, default_value_t = 0.5, value_name = "RATE")]
     pub rate: f64,
-    /// Strictness of the pre-scheduling check: strict, relaxed (remaining target clusters may take the replicas) or off
-    #[arg(long, value_enum, default_value_t = PreCheck::Strict, value_name = "HOW")]
+    /// Strictness of the check that another cluster can take a workload: relaxed (also one that runs it already may
+    /// take its replicas), strict (only one that does not) or off
+    #[arg(long, value_enum, default_value_t = PreCheck::Relaxed, value_name = "HOW")]
     pub pre_scheduling_check: PreCheck,
     /// Leave bindings that have no other cluster or are pinned
     #[arg(long, conflicts_with = "force")]
@@ -92,6 +92,9 @@ pub struct Command {
     pub plane: Plane,
 }
 
+/// Most rounds of a drain.
+const ROUNDS_MAX: usize = 10;
+
 /// Removal of old copies.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purge {
@@ -106,9 +109,9 @@ pub enum Purge {
 /// Strictness of the pre-scheduling check.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreCheck {
-    /// As the eviction queue does by default.
+    /// Only a cluster that does not run it yet may take it.
     Strict,
-    /// Clusters that run it already may take its replicas.
+    /// Clusters that run it already may take its replicas, as in the eviction queue by default.
     Relaxed,
     /// Not at all.
     Off,
@@ -168,7 +171,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         print::out(&shown(command, &survey, &cluster)?)?;
         let refused = refused(&options, &survey).filter(|_| !command.status);
         return refused.map_or(Ok(()), |(stuck, total)| {
-            Err(DrainError::WouldRefuse { name: name.to_string(), stuck, total }.into())
+            let (name, kept_by_strict) = (name.to_string(), survey.kept_by_strict);
+            Err(DrainError::WouldRefuse { name, stuck, kept_by_strict, total }.into())
         });
     }
     tokio::select! {
@@ -196,17 +200,24 @@ fn aborted(name: &ClusterName, before: &Cluster) -> String {
 
 async fn drain(plane: &Client, clock: &Clock, options: &Options, command: &Command) -> anyhow::Result<()> {
     let progress = whole(plane, clock, options, command.wait, command.timeout, print::note).await?;
-    let moved = count(progress.evicted, "binding");
-    print::out(&(finished(&options.cluster, &moved, progress.waiting) + "\n"))
+    print::out(&(finished(&options.cluster, &progress) + "\n"))
 }
 
-/// Result of a drain: without `--wait` old copies may remain.
-fn finished(name: &ClusterName, moved: &str, waiting: usize) -> String {
-    match waiting {
-        0 => format!("cluster {name} drained: {moved} moved"),
-        _ => format!(
-            "cluster {name} is being drained: {moved} moved, {} not healthy yet\n  see: ironclad drain {name} --status",
-            count(waiting, "replacement")
+/// The last line of a drain: what stays, and for whose replacements it does not wait.
+fn finished(name: &ClusterName, progress: &Progress) -> String {
+    let moved = count(progress.evicted, "binding");
+    let stays = match progress.stays.len() {
+        0 => String::new(),
+        1 => format!("; 1 stays: {}", named(&progress.stays)),
+        several => format!("; {several} stay: {}", named(&progress.stays)),
+    };
+    match progress.waiting {
+        0 => format!("cluster {name} drained: {moved} moved{stays}"),
+        waiting => format!(
+            "cluster {name} is being drained: {moved} moved, {} not healthy yet: {}{stays}\n  \
+             see: ironclad drain {name} --status",
+            count(waiting, "replacement"),
+            named(&progress.awaited)
         ),
     }
 }
@@ -234,7 +245,8 @@ pub async fn whole(
         say(&format!("  {} {}: {}", item.word(), item.binding.key(), item.detail()));
     }
     if let Some((stuck, total)) = refused(options, &survey) {
-        return Err(DrainError::Refused { name: name.to_string(), stuck, total });
+        let kept_by_strict = survey.kept_by_strict;
+        return Err(DrainError::Refused { name: name.to_string(), stuck, kept_by_strict, total });
     }
     begin(plane, name, clock.wall_seconds()).await?;
     let mut progress = Progress { waiting: survey.under_way.len(), ..Progress::default() };
@@ -246,24 +258,33 @@ pub async fn whole(
             said = text;
         }
     };
-    let moving = survey.moving(options.stuck);
-    let mut left = evict(plane, clock, options, moving, limit, &mut progress, &mut report).await?;
-    left.extend(survey.under_way);
-    if waits {
-        wait(plane, clock, options, left, limit, &mut progress, &mut report).await?;
+    let (mut survey, mut before) = (survey, BTreeSet::new());
+    // What another drain moves here meanwhile, or what can go only now, is moved in a further round.
+    for _ in 0..ROUNDS_MAX {
+        let moving = survey.moving(options.stuck);
+        let keys: BTreeSet<BindingKey> = moving.iter().map(Binding::key).collect();
+        let mut left = evict(plane, clock, options, moving, limit, &mut progress, &mut report).await?;
+        left.extend(std::mem::take(&mut survey.under_way));
+        if waits {
+            wait(plane, clock, options, left, limit, &mut progress, &mut report).await?;
+        }
+        survey = preview(plane, options, clock, |_| {}).await?;
+        let is_new = |binding: &Binding| !keys.contains(&binding.key()) && !before.contains(&binding.key());
+        if !survey.moving(options.stuck).iter().any(is_new) {
+            break;
+        }
+        before.extend(keys);
     }
-    let after = preview(plane, options, clock, |_| {}).await?;
-    let remaining = after.remaining(options.stuck);
+    let remaining = survey.remaining(options.stuck);
     if remaining.is_empty() {
+        progress.waiting = survey.under_way.len();
+        progress.awaited = survey.under_way.iter().map(|binding| binding.key().to_string()).collect();
+        progress.stays = survey.staying();
         return Ok(progress);
     }
     let because: Vec<String> =
         remaining.iter().map(|item| format!("{}: {}", item.binding.key(), item.detail())).collect();
-    let because = match because.len() {
-        0..=5 => because.join("; "),
-        more => format!("{}; and {} more", because[..5].join("; "), more - 5),
-    };
-    Err(DrainError::Left { name: name.to_string(), left: remaining.len(), because })
+    Err(DrainError::Left { name: name.to_string(), left: remaining.len(), because: named_by(&because, "; ") })
 }
 
 /// Number of bindings that prevent the drain, and of all, if any does.
@@ -330,4 +351,29 @@ fn shown(command: &Command, survey: &Survey, cluster: &Cluster) -> anyhow::Resul
         text += &print::table(&heading, &rows);
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_what_stays_and_what_is_waited_for() {
+        let names = |count: usize| (1..=count).map(|n| format!("shop/w{n}")).collect::<Vec<_>>();
+        let said = |waiting: usize, stays: usize| {
+            let progress =
+                Progress { evicted: 7, waiting, awaited: names(waiting), stays: names(stays), ..Progress::default() };
+            finished(&"m1".into(), &progress)
+        };
+        assert_eq!(said(0, 0), "cluster m1 drained: 7 bindings moved");
+        assert_eq!(said(0, 1), "cluster m1 drained: 7 bindings moved; 1 stays: shop/w1");
+        let many =
+            "cluster m1 drained: 7 bindings moved; 7 stay: shop/w1, shop/w2, shop/w3, shop/w4, shop/w5, and 2 more";
+        assert_eq!(said(0, 7), many);
+        assert_eq!(
+            said(2, 1),
+            "cluster m1 is being drained: 7 bindings moved, 2 replacements not healthy yet: shop/w1, shop/w2; \
+             1 stays: shop/w1\n  see: ironclad drain m1 --status"
+        );
+    }
 }

@@ -45,6 +45,8 @@ use crate::{
     write::FIELD_MANAGER,
 };
 
+/// Most bindings that a line names.
+const NAMED_MAX: usize = 5;
 /// Tries of a write that others get in the way of.
 const TRIES: usize = 5;
 
@@ -84,7 +86,7 @@ impl Options {
             namespace: None,
             kinds: Vec::new(),
             selector: None,
-            check: Check::Strict,
+            check: Check::Relaxed,
             purge_mode: PurgeMode::Gracefully,
             rate: 0.5,
             health: Health::Heeded,
@@ -114,26 +116,32 @@ pub enum DrainError {
     /// Bindings can't be moved.
     #[error(
         "cluster {name} was not drained, only cordoned\n  because {stuck} of {total} bindings can't be moved\n  \
-         try: --skip-unmovable to leave them there, or --force to evict them anyway"
+         try: {}--skip-unmovable to leave them there, or --force to evict them anyway",
+        relaxed_moves(*kept_by_strict)
     )]
     Refused {
         /// The cluster.
         name: String,
         /// Bindings that can't be moved.
         stuck: usize,
+        /// Those of them that the relaxed check would let move.
+        kept_by_strict: usize,
         /// Total.
         total: usize,
     },
     /// Bindings could not be moved: result of a dry run, which changes nothing.
     #[error(
         "cluster {name} would not be drained, only cordoned\n  because {stuck} of {total} bindings can't be moved\n  \
-         try: --skip-unmovable to leave them there, or --force to evict them anyway"
+         try: {}--skip-unmovable to leave them there, or --force to evict them anyway",
+        relaxed_moves(*kept_by_strict)
     )]
     WouldRefuse {
         /// The cluster.
         name: String,
         /// Bindings that can't be moved.
         stuck: usize,
+        /// Those of them that the relaxed check would let move.
+        kept_by_strict: usize,
         /// Total.
         total: usize,
     },
@@ -199,9 +207,28 @@ pub enum DrainError {
     },
 }
 
+fn relaxed_moves(kept_by_strict: usize) -> String {
+    match kept_by_strict {
+        0 => String::new(),
+        some => format!("--pre-scheduling-check relaxed, which lets {} move; ", count(some, "binding")),
+    }
+}
+
 fn failed(name: &ClusterName, doing: impl Into<String>) -> impl FnOnce(kube::Error) -> DrainError {
     let (name, doing) = (name.to_string(), doing.into());
     move |source| DrainError::Server { name, doing, source: Box::new(source) }
+}
+
+/// The first of these names, and the number of the others.
+fn named(names: &[String]) -> String {
+    named_by(names, ", ")
+}
+
+fn named_by(names: &[String], between: &str) -> String {
+    match names.len() {
+        0..=NAMED_MAX => names.join(between),
+        all => format!("{}{between}and {} more", names[..NAMED_MAX].join(between), all - NAMED_MAX),
+    }
 }
 
 /// All clusters of the fleet.

@@ -3,22 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use ironclad_api::{
-    namespaces,
-    work::{ClusterResourceBinding, ResourceBinding},
-};
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_failover::{
     drain::{self, Verdict},
     flags::HealthFlags,
-    taint_manager::PAUSE_CONFIG_MAP,
-    taint_manager::guards,
     taint_manager::rate::State,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, count::count};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Client,
     api::{Patch, PatchParams},
@@ -26,11 +20,11 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{DrainError, Options, POLL_INTERVAL, READ_MAX, Stuck, TRIES, draining_since, failed, fleet::Fleet};
+use super::{DrainError, Options, POLL_INTERVAL, READ_MAX, Stuck, TRIES, draining_since, failed, fleet::Fleet, named};
 use crate::write::FIELD_MANAGER;
 
 /// Progress of a drain.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
     /// Bindings that are to be moved.
     pub total: usize,
@@ -44,6 +38,10 @@ pub struct Progress {
     pub rate: f64,
     /// Reason if no eviction is allowed.
     pub hold: Option<Hold>,
+    /// Bindings that stay on the drained cluster, each with the reason, at the end.
+    pub stays: Vec<String>,
+    /// Bindings whose replacements are not healthy, at the end.
+    pub awaited: Vec<String>,
 }
 
 /// Time until which a whole drain must be done: its moves, and the wait for what was moved.
@@ -99,28 +97,20 @@ impl std::fmt::Display for Report<'_> {
     }
 }
 
-/// Reason why nothing is moved at the moment.
+/// Too many clusters are unhealthy, so that nothing is moved at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
-    /// Too many clusters are unhealthy.
-    Unhealthy {
-        /// Number.
-        unhealthy: usize,
-        /// Total.
-        total: usize,
-    },
-    /// Somebody paused all evictions.
-    Paused,
+pub struct Hold {
+    pub unhealthy: usize,
+    pub total: usize,
 }
 
 impl std::fmt::Display for Progress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { total, evicted, waiting, failed, rate, hold } = self;
+        let Self { total, evicted, waiting, failed, rate, hold, .. } = self;
         write!(f, "evicted {evicted}/{total}, waiting for health {waiting}, failed {failed}, ")?;
         match hold {
             None => write!(f, "rate {rate}/s"),
-            Some(Hold::Paused) => f.write_str("on hold: evictions are paused (ironclad failover resume)"),
-            Some(Hold::Unhealthy { unhealthy, total }) => {
+            Some(Hold { unhealthy, total }) => {
                 write!(f, "on hold: unhealthy other clusters: {unhealthy} of {total} (--ignore-health)")
             }
         }
@@ -162,7 +152,7 @@ pub async fn evict(
                 return Err(DrainError::Aborted { name: options.cluster.to_string() });
             }
             let clusters = fleet.clusters(cluster);
-            let interval = pace(plane, clock, options, &clusters, progress).await?;
+            let interval = pace(clock, options, &clusters, progress);
             match interval {
                 Some(_) if clock.mono() >= next => {
                     next = clock.mono() + interval.unwrap_or_default();
@@ -208,8 +198,7 @@ async fn recount(
 fn not_moved(progress: &Progress) -> String {
     let left = count(progress.total.saturating_sub(progress.evicted + progress.failed), "workload");
     match progress.hold {
-        Some(Hold::Paused) => format!("{left} could not be moved while evictions are paused"),
-        Some(Hold::Unhealthy { unhealthy, total }) => {
+        Some(Hold { unhealthy, total }) => {
             format!("{left} could not be moved while {unhealthy} of {total} other clusters are unhealthy")
         }
         None => format!("{left} were not moved yet at {}/s", progress.rate),
@@ -217,29 +206,14 @@ fn not_moved(progress: &Progress) -> String {
 }
 
 /// Interval between moves at present; `None` while moves are on hold.
-async fn pace(
-    plane: &Client,
-    clock: &Clock,
-    options: &Options,
-    clusters: &Clusters,
-    progress: &mut Progress,
-) -> Result<Option<Duration>, DrainError> {
-    let maps = Api::<ConfigMap>::namespaced(plane.clone(), namespaces::SYSTEM);
-    let pause = maps
-        .get_opt(PAUSE_CONFIG_MAP)
-        .await
-        .map_err(failed(&options.cluster, "reading whether evictions are paused"))?;
-    if guards::is_paused(pause.and_then(|map| map.data).as_ref()) {
-        (progress.rate, progress.hold) = (0.0, Some(Hold::Paused));
-        return Ok(None);
-    }
+fn pace(clock: &Clock, options: &Options, clusters: &Clusters, progress: &mut Progress) -> Option<Duration> {
     let all = clusters.iter().map(|(name, cluster)| (name, &**cluster));
     let grace = HealthFlags::default().startup_grace_period;
     let pace = drain::pace(options.rate, all, &options.cluster, options.health, grace, clock.wall_seconds());
     progress.rate = pace.interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64());
     let halted = pace.interval.is_none() && pace.state != State::Normal;
-    progress.hold = halted.then_some(Hold::Unhealthy { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
-    Ok(pace.interval)
+    progress.hold = halted.then_some(Hold { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
+    pace.interval
 }
 
 /// Moves one binding as it is now; `None` if it can't be moved.
@@ -254,7 +228,8 @@ async fn one(
     for _ in 0..TRIES {
         let Some(present) = get(plane, options, binding).await? else { return Ok(Some(deleted(binding))) };
         match options.drain(now).judge(&present, clusters) {
-            Some(Verdict::Moves) => {}
+            Some(Verdict::Moves | Verdict::Leaves) => {}
+            Some(Verdict::Finished) => return Ok(Some(present)),
             Some(Verdict::Stuck(_)) if options.stuck == Stuck::Force => {}
             Some(_) => return Ok(None),
             None => return Ok(Some(present)),
@@ -344,7 +319,10 @@ pub async fn wait(
         if draining_since(&cluster).is_none() {
             return Err(DrainError::Aborted { name: options.cluster.to_string() });
         }
-        let unhealthy = || format!("replacements of {} are not healthy yet", count(left.len(), "old copy"));
+        let unhealthy = || {
+            let names: Vec<String> = left.iter().map(|binding| binding.key().to_string()).collect();
+            format!("replacements of {} are not healthy yet: {}", count(left.len(), "old copy"), named(&names))
+        };
         limit.check(&options.cluster, clock, unhealthy)?;
         clock.sleep_until(limit.until(clock.mono() + POLL_INTERVAL)).await;
     }

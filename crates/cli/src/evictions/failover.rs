@@ -26,7 +26,8 @@ use crate::{
 /// Pause or resume all evictions of the fleet, or show their state
 ///
 /// The pause is `paused: "true"` in ConfigMap karmada-system/ironclad-failover; the leader follows it within a second.
-/// Bindings that were evicted before continue to move.
+/// It holds evictions by taints, application failover, the descheduler and preemption. What people ask for goes on:
+/// drains, and changes of policies. So do bindings that were evicted before.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad failover pause
@@ -230,6 +231,7 @@ mod tests {
         let report = Report {
             at: at(95),
             rate: 0.5,
+            reached: None,
             state: "normal".into(),
             because: "the share of unhealthy clusters".into(),
             clusters: 3,
@@ -257,6 +259,8 @@ member1   1m30s   12        28        k:NoExecute
             page(&LeaderReport { report, paused, silence, ..LeaderReport::default() }, at(100))
         };
         assert_eq!(rendered(Some(report.clone()), false), want);
+        let slow = rendered(Some(Report { reached: Some(0.3), ..report.clone() }), false);
+        assert!(slow.contains("unhealthy clusters: 1 of 3); this fleet takes 0.3/s\n"), "{slow}");
         let mut held = report.clone();
         (held.held, held.episodes[0].held) = (26, Some("evicted 3 bindings in this episode".into()));
         let held = rendered(Some(held), false);

@@ -56,7 +56,7 @@ impl LeaderReport {
     /// Flags of the leader; the defaults if they are not known.
     pub(crate) fn flags(&self) -> Flags {
         let flags = self.announced.as_ref().map(EvictionSettings::flags).unwrap_or_default();
-        Flags { scheduler: self.settings.scheduler.clone(), ..flags }
+        flags.under(&self.settings.gates, &self.settings.scheduler)
     }
 }
 

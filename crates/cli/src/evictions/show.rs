@@ -14,7 +14,8 @@ pub(super) fn rate(report: &Report, paused: bool) -> String {
     let counts = format!("unhealthy clusters: {} of {}", report.unhealthy, report.clusters);
     let mode = if report.mode == Mode::Observe { "; mode observe: nothing is written" } else { "" };
     let pause = if paused && report.state != "held" { "; a pause was asked for and is not in force yet" } else { "" };
-    format!("rate {}/s, {} ({}; {counts}){mode}{pause}", report.rate, report.state, report.because)
+    let reached = report.reached.map(|reached| format!("; this fleet takes {reached:.1}/s")).unwrap_or_default();
+    format!("rate {}/s, {} ({}; {counts}){reached}{mode}{pause}", report.rate, report.state, report.because)
 }
 
 /// One line on how much waits.

@@ -159,10 +159,14 @@ pub async fn impact(plane: &Client, cluster: &str) -> Result<Impact, UnjoinError
     each(&works, |_| impact.works += 1).await.map_err(failed(cluster, "listing its Works"))?;
     let bindings = Api::<ResourceBinding>::all(plane.clone());
     let listing = "listing ResourceBindings";
-    each(&bindings, |binding| impact.count(&binding.spec, cluster)).await.map_err(failed(cluster, listing))?;
+    each(&bindings, |binding| impact.count(&binding.spec, binding.status.as_ref(), cluster))
+        .await
+        .map_err(failed(cluster, listing))?;
     let bindings = Api::<ClusterResourceBinding>::all(plane.clone());
     let listing = "listing ClusterResourceBindings";
-    each(&bindings, |binding| impact.count(&binding.spec, cluster)).await.map_err(failed(cluster, listing))?;
+    each(&bindings, |binding| impact.count(&binding.spec, binding.status.as_ref(), cluster))
+        .await
+        .map_err(failed(cluster, listing))?;
     Ok(impact)
 }
 

@@ -22,7 +22,7 @@ use ironclad_cli::{
     report::{FAILED, MISUSED, exit_code, render},
     unjoin::command::{Command as Unjoin, whole as unjoin},
 };
-use ironclad_failover::drain::Health;
+use ironclad_failover::{drain::Health, flags::eviction::Check};
 use ironclad_runtime::in_process_client;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -41,12 +41,16 @@ const FOREVER: Duration = Duration::ZERO;
 async fn world() -> World {
     let world = World::new().await;
     for name in ["m1", "m2", "m3"] {
-        let api = Api::<Cluster>::all(world.plane.client.clone());
-        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"syncMode": "Push"}});
-        api.create(&PostParams::default(), &serde_json::from_value(cluster).unwrap()).await.unwrap();
-        health(&world, name, "True").await;
+        add_cluster(&world, name, "True").await;
     }
     world
+}
+
+async fn add_cluster(world: &World, name: &str, ready: &str) {
+    let api = Api::<Cluster>::all(world.plane.client.clone());
+    let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"syncMode": "Push"}});
+    api.create(&PostParams::default(), &serde_json::from_value(cluster).unwrap()).await.unwrap();
+    health(world, name, ready).await;
 }
 
 async fn health(world: &World, name: &str, ready: &str) {
@@ -88,12 +92,11 @@ async fn is_on_m1(world: &World, name: &str) -> bool {
     spec(world, name).await.target("m1").is_some()
 }
 
-/// Pauses evictions; returns where the ConfigMap is that does.
-async fn paused(world: &World) -> Api<ConfigMap> {
+/// Pauses evictions.
+async fn paused(world: &World) {
     let maps = Api::<ConfigMap>::namespaced(world.plane.client.clone(), "karmada-system");
     let pause = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ironclad-failover"}, "data": {"paused": "true"}});
     maps.create(&PostParams::default(), &serde_json::from_value(pause).unwrap()).await.unwrap();
-    maps
 }
 
 /// Removes the eviction task as the graceful eviction controller does once the new copies are healthy.
@@ -255,7 +258,7 @@ async fn drain_ended_by_another_process_continues_when_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unhealthy_clusters_and_a_pause_hold_a_drain() {
+async fn unhealthy_clusters_hold_a_drain_and_a_pause_of_evictions_does_not() {
     let world = world().await;
     bind(&world, "a", &["m2"]).await;
     bind(&world, "b", &["m2"]).await;
@@ -265,26 +268,15 @@ async fn unhealthy_clusters_and_a_pause_hold_a_drain() {
     let namespaces = Api::<Namespace>::all(world.plane.client.clone());
     let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
     namespaces.create(&PostParams::default(), &serde_json::from_value(system).unwrap()).await.unwrap();
-    let maps = paused(&world).await;
-    let (map, clock) = (maps.clone(), world.seam.clock.clone());
-    world.seam.tasks.spawn("operator", async move {
-        clock.sleep(Duration::from_secs(60)).await;
-        let resume = Patch::Merge(json!({"data": {"paused": "false"}}));
-        map.patch("ironclad-failover", &PatchParams::default(), &resume).await.unwrap();
-    });
-    let began = world.seam.clock.mono();
+    paused(&world).await;
     let (done, said) = drained(&world, &eager).await;
     assert_eq!(done, Ok(2), "{said:?}");
-    assert!(world.seam.clock.mono() - began >= Duration::from_secs(60), "the drain waited for the end of the pause");
-    assert!(said.iter().any(|line| line.contains("on hold: evictions are paused")), "{said:?}");
 
     health(&world, "m2", "False").await;
     health(&world, "m3", "True").await;
     bind(&world, "c", &["m3"]).await;
     let clusters = Api::<Cluster>::all(world.plane.client.clone());
-    let many = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m4"}, "spec": {"syncMode": "Push"}});
-    clusters.create(&PostParams::default(), &serde_json::from_value(many).unwrap()).await.unwrap();
-    health(&world, "m4", "Unknown").await;
+    add_cluster(&world, "m4", "Unknown").await;
     let (clock, plane) = (world.seam.clock.clone(), clusters.clone());
     world.seam.tasks.spawn("recovery", async move {
         clock.sleep(Duration::from_secs(90)).await;
@@ -304,14 +296,12 @@ async fn its_timeout_bounds_the_moves_as_well_as_the_wait() {
     let world = world().await;
     bind(&world, "a", &["m2"]).await;
     bind(&world, "b", &["m2"]).await;
-    let namespaces = Api::<Namespace>::all(world.plane.client.clone());
-    let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
-    namespaces.create(&PostParams::default(), &serde_json::from_value(system).unwrap()).await.unwrap();
-    paused(&world).await;
+    health(&world, "m3", "False").await;
+    add_cluster(&world, "m4", "False").await;
     let (began, options) = (world.seam.clock.mono(), Options::new("m1"));
     let late = whole(&world.plane.client, &world.seam.clock, &options, true, Duration::from_secs(3), |_| {}).await;
     let want = "error: timed out after 3 s: cluster m1 is not drained\n  because 2 workloads could not be moved while \
-                evictions are paused\n  try: ironclad drain m1 --status";
+                2 of 3 other clusters are unhealthy\n  try: ironclad drain m1 --status";
     assert_eq!(render(&late.unwrap_err().into()), want);
     assert_eq!(world.seam.clock.mono() - began, Duration::from_secs(3));
 }
@@ -433,4 +423,34 @@ async fn unjoin_with_kept_or_abandoned_workloads_needs_no_drain() {
         assert_eq!(world.plane.writes(), wanted, "{line}");
         assert!(is_on_m1(&world, "a").await, "{line}: no binding is moved");
     }
+}
+
+/// Relaxed by default; where the strict check keeps something, its error names the other one.
+#[tokio::test(start_paused = true)]
+async fn workloads_that_run_everywhere_keep_no_cluster() {
+    let world = world().await;
+    let everywhere = |name: &str, kind: &str| {
+        let kinds = if kind == "Divided" { json!({"replicaSchedulingType": "Divided"}) } else { json!(null) };
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {"name": name, "labels": {"propagationpolicy.karmada.io/permanent-id": "id"}},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
+                "replicas": 2, "placement": {"replicaScheduling": kinds},
+                "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}, {"name": "m3", "replicas": 2}],
+            },
+        })
+    };
+    for (name, kind) in [("dup", "Duplicated"), ("div", "Divided")] {
+        let made = serde_json::from_value(everywhere(name, kind)).unwrap();
+        bindings(&world).create(&PostParams::default(), &made).await.unwrap();
+    }
+    let strict = Options { check: Check::Strict, ..Options::new("m1") };
+    let (refused, _) = drained(&world, &strict).await;
+    let want = "error: cluster m1 was not drained, only cordoned\n  because 1 of 2 bindings can't be moved\n  \
+                try: --pre-scheduling-check relaxed, which lets 1 binding move; --skip-unmovable";
+    assert!(refused.as_ref().unwrap_err().starts_with(want), "{refused:?}");
+    let (done, said) = drained(&world, &Options::new("m1")).await;
+    assert_eq!(done, Ok(2), "{said:?}");
+    assert!(!is_on_m1(&world, "dup").await && !is_on_m1(&world, "div").await);
 }

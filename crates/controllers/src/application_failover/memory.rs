@@ -52,6 +52,11 @@ impl Memories {
         }
     }
 
+    /// The bindings with unhealthy copies.
+    pub(super) fn all(&self) -> Vec<Key> {
+        self.unhealthy.lock().keys().cloned().collect()
+    }
+
     pub(super) fn contains(&self, key: &Key) -> bool {
         self.unhealthy.lock().contains_key(key)
     }

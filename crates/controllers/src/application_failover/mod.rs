@@ -35,6 +35,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         applier: Applier::new(setup),
     });
     setup.bindings().on_change(&this, ApplicationFailover::on_binding);
+    this.observer.pause.on_change(&this, ApplicationFailover::on_pause);
     let weak = Arc::downgrade(&this);
     setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
@@ -75,6 +76,12 @@ impl ApplicationFailover {
     fn on_fellow(&self, fellow: &Fellow) {
         let key = Key::new(&fellow.key.namespace, &fellow.key.name);
         if self.memories.contains(&key) {
+            self.queue.add(key);
+        }
+    }
+
+    fn on_pause(&self) {
+        for key in self.memories.all() {
             self.queue.add(key);
         }
     }

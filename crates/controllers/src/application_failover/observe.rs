@@ -15,8 +15,8 @@ use jiff::Timestamp;
 
 use super::memory::Memories;
 use crate::{
-    bindings::Bindings, clusters::ClusterSnapshot, groups::Groups, interpreter::Interpreters, settings::Settings,
-    setup::Setup,
+    bindings::Bindings, clusters::ClusterSnapshot, groups::Groups, interpreter::Interpreters, pause::Pause,
+    settings::Settings, setup::Setup,
 };
 
 /// The caches that the controller reads.
@@ -27,6 +27,7 @@ pub(super) struct Observer {
     settings: Arc<Settings>,
     groups: Groups,
     memories: Arc<Memories>,
+    pub(super) pause: Pause,
 }
 
 /// The snapshot.
@@ -47,6 +48,7 @@ impl Observed {
             binding: &self.binding,
             health_is_judged: self.health_is_judged,
             clusters: &self.clusters,
+            paused: observer.pause.is_on(),
             check: observer.settings.failover.eviction.pre_scheduling_check,
             scheduler: &observer.settings.scheduler,
             peers,
@@ -68,6 +70,7 @@ impl Observer {
             settings: setup.settings.clone(),
             groups: setup.groups().clone(),
             memories,
+            pause: Pause::new(setup),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::{
     caches::HORIZONTAL_POD_AUTOSCALERS,
     estimates::Estimates,
     index::{BY_SCALED, template_key, template_name},
+    pause::Pause,
     setup::Setup,
 };
 
@@ -25,6 +26,7 @@ pub(super) struct Observer {
     autoscalers: Informer<HorizontalPodAutoscaler>,
     estimates: Estimates,
     threshold: SignedDuration,
+    pause: Pause,
 }
 
 impl Observer {
@@ -34,6 +36,7 @@ impl Observer {
             autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
             estimates: setup.estimates().clone(),
             threshold: setup.settings.descheduler.threshold,
+            pause: Pause::new(setup),
         }
     }
 
@@ -43,6 +46,9 @@ impl Observer {
 
     /// Returns who decides the replicas of a binding's template.
     pub(super) fn decided_by(&self, binding: &ResourceBinding) -> DecidedBy {
+        if self.pause.is_on() {
+            return DecidedBy::Nobody;
+        }
         let scalers = self.autoscalers.by_index(BY_SCALED, &template_name(&template_key(&binding.spec)));
         match scalers.iter().any(|hpa| decides_in_members(hpa)) {
             true => DecidedBy::Members,

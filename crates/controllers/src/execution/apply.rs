@@ -195,7 +195,9 @@ impl Applier {
                         Err(other) => return Err(Stopped::Unanswered(other)),
                     }
                 }
-                Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
+                Effect::AwaitNamespace { namespace, by_others } => {
+                    await_namespace(member, seen, &namespace, by_others);
+                }
                 // An event ends the wait and enqueues the Work.
                 Effect::Park => {}
                 Effect::Retry => next = Next::Retry,
@@ -265,7 +267,9 @@ impl Applier {
             match effect {
                 Effect::WorkStatus(part) => self.request_status(seen, part),
                 Effect::Event(event) => self.events.record(&event),
-                Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
+                Effect::AwaitNamespace { namespace, by_others } => {
+                    await_namespace(member, seen, &namespace, by_others);
+                }
                 // Who failed is tried again with backoff.
                 _ => {}
             }
@@ -288,11 +292,14 @@ fn guarded_object(member: &Destination, seen: &Observed) -> String {
     format!("{}/{}", member.name, seen.work.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// Has the Work wait for the namespace. An event since the snapshot enqueues it at once.
-fn await_namespace(member: &Destination, seen: &Observed, namespace: &str) {
+/// Has the Work wait for the namespace, also for one that others make. An event since the snapshot enqueues it at once.
+fn await_namespace(member: &Destination, seen: &Observed, namespace: &str, by_others: bool) {
     let work: Arc<str> = seen.work.name_any().into();
     if member.awaiting.add(namespace, work.clone(), seen.namespace_events) == Await::Missed {
         member.works.add(work);
+    }
+    if by_others {
+        member.watch_namespaces();
     }
 }
 

@@ -16,7 +16,7 @@ use ironclad_propagation::quota::usage;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, QueuedState};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests, capacity,
-    preempt::Mode,
+    preempt::{Mode, may_preempt},
     trigger::{Wakes, api_appears, concerns, is_unsettled, may_help, wakes},
     wakes::Wake,
 };
@@ -106,6 +106,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     });
     if let Some(quotas) = &this.quotas {
         on_change(quotas, &this, Scheduler::on_quota);
+    }
+    if let Some(pause) = &this.preemption.pause {
+        pause.on_change(&this, Scheduler::on_pause);
     }
     let weak = Arc::downgrade(&this);
     setup.groups().on_fellow(move |fellow| {
@@ -289,6 +292,17 @@ impl Scheduler {
             let mut clusters = clusters.iter().filter_map(|cluster| fleet.get(cluster));
             if clusters.any(|cluster| concerns(binding.view(), cluster, self.capacity.options())) {
                 self.queue.add_after(key, WAKE_DELAY);
+            }
+        }
+    }
+
+    /// Enqueues the bindings that may preempt others once evictions are no longer paused.
+    fn on_pause(&self) {
+        let waiting = self.waiting.lock().for_pause();
+        for key in waiting {
+            let binding = self.bindings.get(&key);
+            if binding.is_some_and(|binding| may_preempt(binding.view(), self.capacity.options().preemption)) {
+                self.queue.add(key);
             }
         }
     }

@@ -15,7 +15,7 @@ use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::metrics::SchedulerMetrics;
-use crate::{bindings::Bindings, caches::QUOTAS, capacity::FleetCapacity, events::Events, setup::Setup};
+use crate::{bindings::Bindings, caches::QUOTAS, capacity::FleetCapacity, events::Events, pause::Pause, setup::Setup};
 
 /// The preemptions of the scheduler.
 pub(super) struct Preemption {
@@ -28,6 +28,8 @@ pub(super) struct Preemption {
     /// `None` if nobody may preempt, or quotas are not enforced.
     quotas: Option<Informer<FederatedResourceQuota>>,
     state: Mutex<State>,
+    /// `None` if preemption is off.
+    pub(super) pause: Option<Pause>,
 }
 
 #[derive(Default)]
@@ -37,12 +39,15 @@ struct State {
 }
 
 /// Input of a decision; borrow it with [`Read::preempting`]. Do not hold it across an `.await`.
-pub(super) struct Read<'a>(MutexGuard<'a, State>);
+pub(super) struct Read<'a> {
+    state: MutexGuard<'a, State>,
+    paused: bool,
+}
 
 impl Read<'_> {
     /// `over_quota` is the answer of [`Preemption::over_quota`].
     pub(super) fn preempting<'s>(&'s self, over_quota: Option<&'s str>) -> Preempting<'s> {
-        Preempting { placed: &self.0.placed, preemptors: &self.0.preemptors, over_quota }
+        Preempting { placed: &self.state.placed, preemptors: &self.state.preemptors, over_quota, paused: self.paused }
     }
 }
 
@@ -57,8 +62,8 @@ pub(super) enum Progress {
 
 impl Preemption {
     pub(super) fn new(setup: &Setup, metrics: SchedulerMetrics) -> Self {
-        let asks_quotas = setup.capacity().options().preemption != Mode::Off
-            && setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement);
+        let is_on = setup.capacity().options().preemption != Mode::Off;
+        let asks_quotas = is_on && setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement);
         Self {
             bindings: setup.bindings().clone(),
             capacity: setup.capacity().clone(),
@@ -68,11 +73,12 @@ impl Preemption {
             metrics,
             quotas: asks_quotas.then(|| setup.caches.take(&QUOTAS)),
             state: Mutex::default(),
+            pause: is_on.then(|| Pause::new(setup)),
         }
     }
 
     fn is_on(&self) -> bool {
-        self.capacity.options().preemption != Mode::Off
+        self.pause.is_some()
     }
 
     /// Takes in a changed ResourceBinding.
@@ -110,7 +116,8 @@ impl Preemption {
 
     /// Input of a decision; `None` if preemption is off.
     pub(super) fn read(&self) -> Option<Read<'_>> {
-        self.is_on().then(|| Read(self.state.lock()))
+        let paused = self.pause.as_ref()?.is_on();
+        Some(Read { state: self.state.lock(), paused })
     }
 
     /// Bindings that were preempted lately, whose copies may be kept away from clusters for others.

@@ -160,6 +160,11 @@ impl Waiting {
         self.line.above(priority, at_most).cloned().collect()
     }
 
+    /// The bindings that wait for capacity, and those whose attempt has not ended: they may have seen an earlier pause.
+    pub(crate) fn for_pause(&self) -> Vec<Key> {
+        self.line.iter().chain(self.attempts.keys()).cloned().collect()
+    }
+
     /// The numbers of unschedulable bindings and of those that back off.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.reasons.len() - self.backing_off, self.backing_off)

@@ -21,7 +21,6 @@ use ironclad_failover::{
 use ironclad_fleet::{Binding, ClusterName, Event};
 use ironclad_runtime::Change;
 use ironclad_seam::{Seam, Tasks};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use tokio::{sync::Notify, time::Instant};
 
@@ -70,7 +69,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     });
     on_change(setup.clusters(), &this, TaintManager::on_cluster);
     setup.bindings().on_change(&this, TaintManager::on_binding);
-    on_change(&this.observer.pause, &this, TaintManager::on_pause);
+    this.observer.pause.on_change(&this, TaintManager::on_pause);
     let weak = Arc::downgrade(&this);
     setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
@@ -251,7 +250,7 @@ impl TaintManager {
         });
     }
 
-    fn on_pause(&self, _: &Change<ConfigMap>) {
+    fn on_pause(&self) {
         let pause = self.observer.pause();
         self.update(|evictions, _| evictions.hold(pause));
     }

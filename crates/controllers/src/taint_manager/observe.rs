@@ -5,28 +5,20 @@ use std::sync::Arc;
 use ironclad_api::{
     cluster::Cluster,
     conditions::{self, binding::EVICTION_PENDING},
-    namespaces,
     policy::ClusterTaintPolicy,
     work::ResourceBindingSpec,
 };
 use ironclad_failover::{
     Evictions, Flags, Now,
-    taint_manager::guards,
-    taint_manager::{PAUSE_CONFIG_MAP, Recovering},
+    taint_manager::{Recovering, guards},
     taint_policy, taints,
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, gates::Gate};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use ironclad_runtime::{Informer, Key};
-use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::{
-    bindings::Bindings,
-    caches::{EVICTION_PAUSE, TAINT_POLICIES},
-    capacity::FleetCapacity,
-    clusters::ClusterSnapshot,
-    groups::Groups,
-    index::BY_TARGET,
-    setup::Setup,
+    bindings::Bindings, caches::TAINT_POLICIES, capacity::FleetCapacity, clusters::ClusterSnapshot, groups::Groups,
+    index::BY_TARGET, pause::Pause, setup::Setup,
 };
 
 /// The caches that the controller reads.
@@ -37,25 +29,22 @@ pub(super) struct Observer {
     /// Groups of workloads.
     pub(super) groups: Groups,
     taint_policies: Informer<ClusterTaintPolicy>,
-    /// ConfigMap `karmada-system/ironclad-failover`, by which people pause evictions.
-    pub(super) pause: Informer<ConfigMap>,
+    pub(super) pause: Pause,
     /// Flags, with the effect of gates.
     pub(super) flags: Flags,
 }
 
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
-        let mut flags = setup.settings.failover.clone();
-        flags.eviction.state_preservation = setup.settings.gates.enabled(Gate::StatefulFailoverInjection);
-        flags.scheduler = setup.settings.scheduler.clone();
+        let settings = &setup.settings;
         Self {
             bindings: setup.bindings().clone(),
             fleet: setup.fleet().clone(),
             capacity: setup.capacity().clone(),
             groups: setup.groups().clone(),
             taint_policies: setup.caches.take(&TAINT_POLICIES),
-            pause: setup.caches.take(&EVICTION_PAUSE),
-            flags,
+            pause: Pause::new(setup),
+            flags: settings.failover.clone().under(&settings.gates, &settings.scheduler),
         }
     }
 
@@ -126,9 +115,7 @@ impl Observer {
 
     /// The pause of evictions, as people requested it.
     pub(super) fn pause(&self) -> guards::Hold {
-        let found = self.pause.get(namespaces::SYSTEM, PAUSE_CONFIG_MAP);
-        let is_paused = guards::is_paused(found.as_ref().and_then(|map| map.data.as_ref()));
-        if is_paused { guards::Hold::Paused } else { guards::Hold::None }
+        if self.pause.is_on() { guards::Hold::Paused } else { guards::Hold::None }
     }
 
     fn recovering(&self, cluster: &Cluster) -> Recovering {

@@ -71,6 +71,8 @@ pub struct Seen<'a> {
     /// True if anything judges the health of its kind.
     pub health_is_judged: bool,
     pub clusters: &'a Clusters,
+    /// A person paused evictions: nothing leaves.
+    pub paused: bool,
     /// `--pre-scheduling-check`.
     pub check: Check,
     /// Flags and gates of the scheduler, which the check asks.
@@ -155,7 +157,13 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     if !since.is_empty() {
         decision.memory = Memory { uid: uid.to_owned(), since };
     }
-    if !due.is_empty() {
+    if seen.paused {
+        for cluster in due {
+            let reason = Reason::Paused { cluster };
+            record_event(seen, APPLICATION_FAILOVER_SKIPPED, &reason.to_string(), Event::warning, &mut decision);
+            decision.plan.note(reason.into());
+        }
+    } else if !due.is_empty() {
         depart(seen, application, &due, tolerated, now.wall, &mut decision);
     }
     decision
@@ -262,8 +270,8 @@ fn depart(
     let (going, staying) = with_substitute(seen, due, now);
     for cluster in staying {
         let reason = Reason::NoSubstitute { cluster };
-        let event = Event::warning(seen.binding.reference(), APPLICATION_FAILOVER_SKIPPED, reason.to_string());
-        decision.plan.push(Effect::Event(event), reason.into());
+        record_event(seen, APPLICATION_FAILOVER_SKIPPED, &reason.to_string(), Event::warning, decision);
+        decision.plan.note(reason.into());
         decision.next = sooner(decision.next, NO_SUBSTITUTE_RECHECK);
     }
     let mut tasks = Vec::new();
@@ -290,8 +298,7 @@ fn depart(
         if !spec.propagate_deps && matches!(seen.binding, Binding::Namespaced(_)) {
             let message =
                 "application failover is set and propagateDeps is not: what the workload refers to stays behind";
-            let about = seen.binding.reference();
-            decision.plan.effects.push(Effect::Event(Event::warning(about, DEPENDENCIES_NOT_PROPAGATED, message)));
+            record_event(seen, DEPENDENCIES_NOT_PROPAGATED, message, Event::warning, decision);
         }
     }
 }

@@ -79,6 +79,7 @@ fn reconcile_with(
         binding: &bound,
         health_is_judged: true,
         clusters,
+        paused: false,
         check,
         scheduler: &Options::default(),
         peers: None,
@@ -224,6 +225,7 @@ fn clusters_that_no_longer_count_are_forgotten() {
         binding: &bound,
         health_is_judged: false,
         clusters: &all,
+        paused: false,
         check: Check::Strict,
         scheduler: &Options::default(),
         peers: None,
@@ -284,6 +286,7 @@ fn time_before_failover_was_configured_does_not_count() {
             binding: &bound,
             health_is_judged: true,
             clusters: &two,
+            paused: false,
             check: Check::Strict,
             scheduler: &Options::default(),
             peers: None,
@@ -320,6 +323,7 @@ fn time_of_configuration_survives_a_restart() {
             binding: &bound,
             health_is_judged: true,
             clusters: &two,
+            paused: false,
             check: Check::Strict,
             scheduler: &Options::default(),
             peers: None,
@@ -379,6 +383,7 @@ fn each_purge_mode_determines_the_eviction_task() {
         binding: &bound,
         health_is_judged: true,
         clusters: &two,
+        paused: false,
         check: Check::Strict,
         scheduler: &Options::default(),
         peers: None,
@@ -436,7 +441,7 @@ fn last_copies_are_evicted_only_if_another_cluster_can_replace_them() {
         let decision = reconcile(&binding, &all, &Memory::default(), S(0));
         assert_eq!(left(&decision), want, "{name}");
         let reported = events(&decision).iter().filter(|reason| **reason == "ApplicationFailoverSkipped").count();
-        assert_eq!(reported, skipped, "{name}");
+        assert_eq!(reported, 2 * skipped, "on template and binding: {name}");
         assert_eq!(decision.next == Next::After(NO_SUBSTITUTE_RECHECK), skipped > 0, "{name}");
     }
     let mut barred = ill(&[("m1", 1)], 1);
@@ -547,6 +552,7 @@ fn nothing_is_evicted_if_state_cannot_be_preserved() {
         binding: &bound,
         health_is_judged: true,
         clusters: &two,
+        paused: false,
         check: Check::Strict,
         scheduler: &Options::default(),
         peers: None,
@@ -586,6 +592,7 @@ fn members_of_a_group_that_are_unhealthy_together_leave_together() {
             binding,
             health_is_judged: true,
             clusters: &two,
+            paused: false,
             check: Check::Strict,
             scheduler: &options,
             peers,
@@ -633,6 +640,90 @@ proptest! {
                 prop_assert!(written(&again).is_none(), "{again:?}");
             }
             memory = decision.memory;
+        }
+    }
+}
+
+/// A pause holds what is due; with its end it leaves at once.
+#[test]
+fn a_pause_of_evictions_holds_unhealthy_workloads() {
+    let two = fleet(&["m1", "m2"]);
+    let ill = binding(&[("m1", 1)], vec![line("m1", Unhealthy, 0)]);
+    let bound = Binding::from(Arc::new(ill.clone()));
+    let memory = reconcile(&ill, &two, &Memory::default(), S(0)).memory;
+    let seen = Seen {
+        binding: &bound,
+        health_is_judged: true,
+        clusters: &two,
+        paused: true,
+        check: Check::Strict,
+        scheduler: &Options::default(),
+        peers: None,
+        state_injection: true,
+        memory: &memory,
+        began: at(0),
+        asked: None,
+        asked_at: None,
+    };
+    let early = decide(&seen, moment(S(299)));
+    assert_eq!((events(&early), early.memory), (vec![], memory.clone()), "it is not due");
+    let held = decide(&seen, moment(S(400)));
+    assert_eq!((left(&held), held.next, held.memory), (vec![], Next::OnEvent, memory.clone()));
+    assert_eq!(held.plan.because.len(), 1);
+    let resumed = decide(&Seen { paused: false, memory: &memory, ..seen }, moment(S(401)));
+    assert_eq!(left(&resumed), ["m1"]);
+}
+
+/// Events about what stays and about what leaves are recorded on the binding and on its template.
+#[test]
+fn every_event_is_told_on_template_and_binding() {
+    let two = fleet(&["m1", "m2"]);
+    let ill = binding(&[("m1", 1)], vec![line("m1", Unhealthy, 0)]);
+    let mut without_state = ill.clone();
+    application(&mut without_state).state_preservation = Some(StatePreservation {
+        rules: vec![StatePreservationRule { alias_label_name: "a".into(), json_path: "{.none}".into() }],
+    });
+    let mut without_deps = ill.clone();
+    without_deps.spec.propagate_deps = false;
+    for (name, binding, clusters, paused, reasons) in [
+        ("it leaves", &ill, &two, false, &[EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED][..]),
+        ("no substitute", &ill, &fleet(&["m1"]), false, &[APPLICATION_FAILOVER_SKIPPED]),
+        ("paused", &ill, &two, true, &[APPLICATION_FAILOVER_SKIPPED]),
+        ("unreadable state", &without_state, &two, false, &[EVICT_WORKLOAD_FROM_CLUSTER_FAILED]),
+        (
+            "dependencies stay",
+            &without_deps,
+            &two,
+            false,
+            &[EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, DEPENDENCIES_NOT_PROPAGATED],
+        ),
+    ] {
+        let bound = Binding::from(Arc::new(binding.clone()));
+        let memory = reconcile(binding, clusters, &Memory::default(), S(0)).memory;
+        let seen = Seen {
+            binding: &bound,
+            health_is_judged: true,
+            clusters,
+            paused,
+            check: Check::Strict,
+            scheduler: &Options::default(),
+            peers: None,
+            state_injection: true,
+            memory: &memory,
+            began: at(0),
+            asked: None,
+            asked_at: None,
+        };
+        let decision = decide(&seen, moment(S(400)));
+        let told = |about: &ironclad_api::work::ObjectReference| -> Vec<&'static str> {
+            let event = |effect: &Effect| match effect {
+                Effect::Event(event) if event.about == *about => Some(event.reason),
+                _ => None,
+            };
+            decision.plan.effects.iter().filter_map(event).collect()
+        };
+        for about in [bound.reference(), bound.spec().resource.clone()] {
+            assert_eq!(told(&about), reasons, "{name}: {about:?}");
         }
     }
 }

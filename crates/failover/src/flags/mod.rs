@@ -9,6 +9,7 @@ pub mod table;
 
 use std::time::Duration;
 
+use ironclad_fleet::gates::{Gate, Gates};
 use ironclad_patch::FieldError;
 use serde_json::json;
 
@@ -31,6 +32,14 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// The flags as decisions take them, with the effect of gates and with the flags of the scheduler.
+    #[must_use]
+    pub fn under(mut self, gates: &Gates, scheduler: &ironclad_scheduling::Options) -> Self {
+        self.eviction.state_preservation = gates.enabled(Gate::StatefulFailoverInjection);
+        self.scheduler = scheduler.clone();
+        self
+    }
+
     /// Errors in the flags: the process must not start.
     #[must_use]
     pub fn errors(&self) -> Vec<FieldError> {

@@ -184,8 +184,11 @@ fn waits_for_source(
     }
     let reported = now.duration_since(begun.0).as_secs().max(0) / SOURCE_REPORT_INTERVAL.as_secs();
     let reason = Reason::WaitsForSource { from: from.clone(), minutes: reported * SOURCE_REPORT_INTERVAL.as_mins() };
-    let event = Event::warning(seen.about.clone(), WAITING_FOR_SOURCE_CLEANUP, reason.to_string());
-    decision.plan.push(Effect::Event(event), reason.into());
+    for about in [&seen.about, &seen.spec.resource] {
+        let event = Event::warning(about.clone(), WAITING_FOR_SOURCE_CLEANUP, reason.to_string());
+        decision.plan.effects.push(Effect::Event(event));
+    }
+    decision.plan.note(reason.into());
     let again = SignedDuration::from_secs((reported + 1) * SOURCE_REPORT_INTERVAL.as_secs());
     decision.next = earlier(decision.next, begun.0.checked_add(again).ok());
 }

@@ -39,7 +39,7 @@ pub use self::{
 use self::{
     guards::{Allowed, ClusterHealth, Fleet, Guards, Hold},
     queue::{Abandoned, Key, Queue, Request},
-    rate::{Pacer, Retries, State},
+    rate::{Pacer, Reached, Retries, State},
     verdict::Verdict,
 };
 use crate::{Flags, Now, duration::in_words, taints::is_faulty};
@@ -51,6 +51,7 @@ pub struct Evictions {
     fleet: Fleet,
     guards: Guards,
     pacer: Pacer,
+    reached: Reached,
     retries: Retries,
     hold: Hold,
     episodes: BTreeMap<ClusterName, Episode>,
@@ -78,6 +79,7 @@ impl Evictions {
             fleet: Fleet::default(),
             guards: Guards::new(now, warm_up),
             pacer: Pacer::new(now.mono, flags.eviction.concurrent_binding_eviction_syncs),
+            reached: Reached::default(),
             retries: Retries::default(),
             hold: Hold::None,
             episodes: BTreeMap::new(),
@@ -189,7 +191,8 @@ impl Evictions {
         self.queue.resume(name);
         let dropped = self.queue.drop_cluster(name, why);
         for (binding, element) in &dropped {
-            self.notices.abandoned(binding, element, why, now.mono);
+            let key = Key { cluster: name.clone(), binding: binding.clone() };
+            self.notices.abandoned(&key, element, why, now.mono);
         }
         self.announce();
         let Some(episode) = self.episodes.remove(name) else { return };
@@ -269,7 +272,7 @@ impl Evictions {
                 .is_some_and(|e| matches!(e.place, crate::taint_manager::queue::Place::Working { .. }));
             // The watch event of our own write precedes its response; the response decides about the element.
             if !working && let Some(element) = self.queue.remove(&key, Abandoned::Obsolete) {
-                self.notices.abandoned(&key.binding, &element, Abandoned::Obsolete, now.mono);
+                self.notices.abandoned(&key, &element, Abandoned::Obsolete, now.mono);
             }
         }
         let elements: Vec<_> = self.queue.of_binding(key).cloned().collect();
@@ -319,8 +322,9 @@ impl Evictions {
             return None;
         }
         if let Err(reason) = episode.freeze(&key.binding, binding) {
-            let message = reason.to_string();
-            self.record_event(Event::warning(binding.reference(), events::PLACEMENT_UNREADABLE, message));
+            for about in [binding.reference(), binding.spec().resource.clone()] {
+                self.record_event(Event::warning(about, events::PLACEMENT_UNREADABLE, reason.to_string()));
+            }
             return None;
         }
         match episode.verdict(&key.binding, binding, &self.flags.eviction).ok()? {
@@ -334,7 +338,7 @@ impl Evictions {
             }),
             Verdict::Stays(_) => {
                 if let Some(element) = self.queue.remove(key, Abandoned::Recovered) {
-                    self.notices.abandoned(&key.binding, &element, Abandoned::Recovered, now.mono);
+                    self.notices.abandoned(key, &element, Abandoned::Recovered, now.mono);
                 }
                 None
             }

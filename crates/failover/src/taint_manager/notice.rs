@@ -52,7 +52,10 @@ struct Shown {
     at: Option<Duration>,
     /// Reason and message of the condition in place; `None` if there is none.
     text: Option<(String, String)>,
-    abandoned: Option<(Abandoned, Request)>,
+    /// Evictions that are not needed any more and of which it is to be told.
+    abandoned: BTreeMap<ClusterName, (Abandoned, Request)>,
+    /// True if people were told that the eviction waits.
+    told: bool,
 }
 
 /// Input of the check whether a healthy cluster accepts a workload.
@@ -79,24 +82,33 @@ impl Notices {
     /// Records a change of a binding's elements.
     pub(super) fn changed(&mut self, binding: &BindingKey, now: Duration) {
         let shown = self.shown.entry(binding.clone()).or_default();
-        if shown.due.is_some() {
-            return;
+        if shown.due.is_none() {
+            let due = match shown.at {
+                Some(at) => now.max(at.saturating_add(PER_BINDING)),
+                None if shown.text.is_some() => now,
+                None => now.saturating_add(FIRST),
+            };
+            shown.due = Some(due);
+            self.due.insert((due, binding.clone()));
         }
-        let due = match shown.at {
-            Some(at) => now.max(at.saturating_add(PER_BINDING)),
-            None if shown.text.is_some() => now,
-            None => now.saturating_add(FIRST),
-        };
-        shown.due = Some(due);
-        self.due.insert((due, binding.clone()));
     }
 
-    /// Records that an element of a binding was dropped.
-    pub(super) fn abandoned(&mut self, binding: &BindingKey, element: &Element, why: Abandoned, now: Duration) {
-        self.changed(binding, now);
-        if let Some(shown) = self.shown.get_mut(binding) {
-            shown.abandoned = Some((why, element.request.clone()));
+    /// Records that an event told why a binding waits.
+    pub(super) fn told(&mut self, binding: &BindingKey) {
+        self.shown.entry(binding.clone()).or_default().told = true;
+    }
+
+    /// Records that an element of a binding was dropped, which its event says soon, whatever was shown last.
+    pub(super) fn abandoned(&mut self, key: &Key, element: &Element, why: Abandoned, now: Duration) {
+        let shown = self.shown.entry(key.binding.clone()).or_default();
+        shown.abandoned.insert(key.cluster.clone(), (why, element.request.clone()));
+        let due = now.saturating_add(FIRST);
+        if let Some(later) = shown.due.filter(|before| *before > due) {
+            self.due.remove(&(later, key.binding.clone()));
         }
+        let due = shown.due.map_or(due, |before| before.min(due));
+        shown.due = Some(due);
+        self.due.insert((due, key.binding.clone()));
     }
 
     /// Forgets a deleted binding.
@@ -147,44 +159,36 @@ impl Evictions {
             let text = condition.as_ref().map(|c| (c.reason.clone(), c.message.clone()));
             let Some(shown) = self.notices.shown.get_mut(&binding) else { continue };
             shown.due = None;
-            let (before, abandoned) = (shown.text.clone(), shown.abandoned.take());
-            if before == text {
-                if text.is_none() {
-                    self.notices.shown.remove(&binding);
-                }
-                continue;
-            }
-            shown.text.clone_from(&text);
-            shown.at = Some(now.mono);
+            let (before, abandoned) = (shown.text.clone(), std::mem::take(&mut shown.abandoned));
+            let was_told = shown.told || before.is_some();
+            let queue = &self.queue;
+            let of = |cluster: &ClusterName| Key { cluster: cluster.clone(), binding: binding.clone() };
+            let gone: Vec<_> = abandoned.into_iter().filter(|(cluster, _)| queue.get(&of(cluster)).is_none()).collect();
             if text.is_none() {
                 self.notices.shown.remove(&binding);
+            } else if before != text {
+                (shown.text, shown.at) = (text.clone(), Some(now.mono));
+            }
+            if before == text && (gone.is_empty() || !was_told) {
+                continue;
             }
             self.notices.next = now.mono.saturating_add(BETWEEN);
-            self.record_notice(&binding, before.is_some(), text.as_ref(), abandoned);
+            if let Some((_, message)) = text.filter(|_| before.is_none()) {
+                self.record_queued(&binding, &message);
+            }
+            for (cluster, (why, request)) in gone.iter().filter(|_| was_told) {
+                let message = format!("the eviction from {cluster} is not needed any more: {}", why.words());
+                self.record_on_both(&binding, request, events::EVICTION_ABANDONED, &message);
+            }
             return Some(Notice { binding, condition });
         }
     }
 
-    fn record_notice(
-        &mut self,
-        binding: &BindingKey,
-        before: bool,
-        text: Option<&(String, String)>,
-        abandoned: Option<(Abandoned, Request)>,
-    ) {
-        match (text, abandoned) {
-            (Some((_, message)), _) if !before => {
-                let first = self.queue.of_binding(binding).next().cloned();
-                let key = first.map(|cluster| Key { cluster, binding: binding.clone() });
-                let Some(element) = key.and_then(|key| self.queue.get(&key)).cloned() else { return };
-                self.record_on_both(binding, &element.request, events::EVICTION_QUEUED, message);
-            }
-            (None, Some((why, request))) if before => {
-                let message = format!("the eviction is not needed any more: {}", why.as_str());
-                self.record_on_both(binding, &request, events::EVICTION_ABANDONED, &message);
-            }
-            _ => {}
-        }
+    fn record_queued(&mut self, binding: &BindingKey, message: &str) {
+        let first = self.queue.of_binding(binding).next().cloned();
+        let key = first.map(|cluster| Key { cluster, binding: binding.clone() });
+        let Some(element) = key.and_then(|key| self.queue.get(&key)).cloned() else { return };
+        self.record_on_both(binding, &element.request, events::EVICTION_QUEUED, message);
     }
 
     /// Records a normal event on a binding and on its template (specification/failover.md 14.4).

@@ -17,10 +17,10 @@ use ironclad_fleet::{
     Binding, ClusterName, Clusters, affinity,
     because::{
         eviction::NoTarget,
-        schedule::{self, Refusal},
+        schedule::{self, PassedOver, Refusal},
     },
 };
-use ironclad_scheduling::{Options, Peers, filter::Filter, plugin::TargetState, trigger::responsible};
+use ironclad_scheduling::{Options, Peers, filter::Filter, groups, plugin::TargetState, trigger::responsible};
 use jiff::Timestamp;
 
 use crate::flags::eviction::Check;
@@ -88,6 +88,7 @@ enum NotUsable {
     Leaving,
     NotReady,
     NotDispatched,
+    EarlierGroup(PassedOver),
     Filter(Refusal),
 }
 
@@ -97,6 +98,7 @@ impl fmt::Display for NotUsable {
             Self::Leaving => f.write_str("is being removed from the fleet"),
             Self::NotReady => f.write_str("is not ready"),
             Self::NotDispatched => f.write_str("dispatching to it is suspended"),
+            Self::EarlierGroup(over) => write!(f, "{over}; a WorkloadRebalancer starts with the first"),
             // Messages of several clusters begin with them.
             Self::Filter(refusal) => f.write_str(refusal.to_string().trim_start_matches("cluster(s) ")),
         }
@@ -112,6 +114,8 @@ struct Test<'a> {
     history: &'a [FailoverRecord],
     /// Affinity groups that may be used; one that is `None` without groups.
     terms: Vec<Option<&'a ClusterAffinityTerm>>,
+    /// Name of the group in use.
+    in_use: Option<&'a str>,
     scheduler: &'a Options,
     now: Timestamp,
 }
@@ -119,16 +123,17 @@ struct Test<'a> {
 impl<'a> Test<'a> {
     fn of(binding: &'a Binding, placement: &'a Placement, snapshot: &'a Snapshot<'_>) -> Self {
         let observed = binding.status().map_or("", |status| status.scheduler_observed_affinity_name.as_str());
-        let groups = &placement.cluster_affinities;
-        let from = groups.iter().position(|group| group.affinity_name == observed).unwrap_or(0);
-        let grouped = placement.cluster_affinity.is_none() && !groups.is_empty();
+        let affinities = &placement.cluster_affinities;
+        let from = groups::observed(affinities, observed);
+        let grouped = placement.cluster_affinity.is_none() && !affinities.is_empty();
         Self {
             binding,
             peers: snapshot.peers,
             spec: binding.spec(),
             placement,
             history: binding.status().map_or(&[][..], |status| &status.failover_history),
-            terms: if grouped { groups[from..].iter().map(Some).collect() } else { vec![None] },
+            terms: if grouped { affinities.iter().skip(from).map(Some).collect() } else { vec![None] },
+            in_use: grouped.then_some(observed),
             scheduler: snapshot.scheduler,
             now: snapshot.now,
         }
@@ -159,7 +164,8 @@ impl<'a> Test<'a> {
             }
         }
         if refused == Some(Refusal::Affinity) {
-            return refused.map(NotUsable::Filter);
+            let over = self.in_use.and_then(|in_use| groups::passed_over(self.placement, in_use, cluster));
+            return over.map(NotUsable::EarlierGroup).or(refused.map(NotUsable::Filter));
         }
         if !cluster.is_ready() {
             return Some(NotUsable::NotReady);
@@ -244,7 +250,7 @@ pub fn has_target(
         };
     }
     for constraint in &placement.spread_constraints {
-        let found = groups(constraint, &candidates);
+        let found = group_count(constraint, &candidates);
         let wanted = constraint.min_groups.max(1);
         if usize::try_from(wanted).is_ok_and(|wanted| wanted > found) {
             return Err(NoTarget::TooFewGroups { by: grouped_by(constraint), wanted, found });
@@ -307,7 +313,7 @@ fn grouped_by(constraint: &SpreadConstraint) -> String {
 }
 
 /// Number of groups of the constraint among the candidates; a cluster without the value counts for none.
-fn groups(constraint: &SpreadConstraint, candidates: &[&Arc<Cluster>]) -> usize {
+fn group_count(constraint: &SpreadConstraint, candidates: &[&Arc<Cluster>]) -> usize {
     let distinct = |values: &dyn Fn(&Cluster) -> Vec<String>| {
         let all: BTreeSet<String> = candidates.iter().flat_map(|cluster| values(cluster)).collect();
         all.len()

@@ -257,10 +257,10 @@ impl Evictions {
         let starting = self.fleet.next_change(now.wall).map(|at| now.mono_at(at));
         let wake = [due, self.guards.next_change(now), starting].into_iter().flatten().min();
         let wake = if self.queue.is_empty() { None } else { wake };
+        self.reached.observe(allowed.rate, self.working > 0 || self.queue.lined_up() > 0, now.mono);
         let Some(at) = self.pacer.next_allowed(allowed.rate) else { return Next::Wait(wake) };
-        let workers = usize::try_from(self.flags.eviction.concurrent_binding_eviction_syncs).unwrap_or(1).max(1);
         let late = self.pacer.awaits_answer(allowed.rate, now.mono);
-        if self.queue.tally().ready() == 0 || self.working >= workers || late {
+        if self.queue.tally().ready() == 0 || self.pacer.is_busy(allowed.rate) || late {
             return Next::Wait(wake);
         }
         if at > now.mono {
@@ -286,7 +286,7 @@ impl Evictions {
             match (step, seen) {
                 (Step::Drop(why), _) => {
                     self.queue.remove(&key, why);
-                    self.notices.abandoned(&key.binding, &element, why, now.mono);
+                    self.notices.abandoned(&key, &element, why, now.mono);
                 }
                 (Step::Park(reason), _) => self.park(&key, &element, &reason, now),
                 (Step::Fail(reason), _) => {
@@ -394,6 +394,7 @@ impl Evictions {
         let Place::Working { again } = element.place else { return false };
         match outcome {
             Outcome::Written => {
+                self.reached.evicted(now.mono);
                 self.queue.evicted(key, now.mono);
                 self.left(&key.binding, &key.cluster);
                 let message = format!("Evict from cluster {} succeed.", key.cluster);
@@ -447,6 +448,7 @@ impl Evictions {
 
     fn record_failure(&mut self, key: &Key, element: &Element, reason: &Reason) {
         self.queue.explain(key, &reason.to_string());
+        self.notices.told(&key.binding);
         let about = key.binding.reference(&element.request.binding_uid);
         let message = format!("Evict from cluster {} failed: {reason}", key.cluster);
         let template = (*element.request.resource).clone();

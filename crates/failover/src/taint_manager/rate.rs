@@ -1,7 +1,7 @@
 //! Rate of evictions (specification/failover.md 6.4): a pure function of two counts and the flags; and the pacer that
 //! all workers keep (IR-22).
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use crate::flags::eviction::EvictionFlags;
 
@@ -89,20 +89,30 @@ pub fn interval(rate: f64) -> Option<Duration> {
     Some(Duration::from_nanos(nanos as u64))
 }
 
-/// An answer within this time counts as given at once.
+/// An answer within this time counts as given at once, and an eviction that starts within this time after it was due
+/// as in time.
 pub const PROMPT: Duration = Duration::from_millis(100);
 
-/// The pace: one token, no burst. It remembers when the last eviction started; so a change of the rate moves the next
-/// one at once, and a process that has just started counts as one that has just evicted.
+/// Time by which a window of evictions may seem shorter than it counts (invariant 1): starts that are late, answers
+/// that are late, and what starts until a late one is noticed.
+pub const SLACK: Duration = Duration::from_millis(300);
+
+/// Most writes without a response at one time, whatever the rate.
+const WRITES_MAX: u128 = 50;
+
+/// The pace: one token, no burst. It remembers when the last eviction was due; so a change of the rate moves the next
+/// one at once, and a process that has just started counts as one that has just evicted. A start that is late by less
+/// than [`PROMPT`] delays no later one, or the lateness of each would add up; after an idle time the pace begins anew.
 ///
-/// The rate counts when evictions take effect. While a write is late, no eviction starts, and when its answer comes,
-/// the interval starts again: however slow the control plane is, delayed evictions do not take effect in a burst
-/// (invariant 1). No more evictions can be delayed than there are workers: at a rate that allows so many within
-/// [`PROMPT`], nothing waits for late answers.
+/// The rate counts when evictions take effect. While a write is late, no eviction starts, and its answer counts as the
+/// start: however slow the control plane is, delayed evictions do not take effect in a burst (invariant 1). No more
+/// evictions can be delayed than there are workers: at a rate that allows so many within [`PROMPT`], nothing waits for
+/// late answers, and as many may be under way as it allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pacer {
-    /// Most writes without a response at one time.
+    /// Most writes without a response at one time, at a rate that allows fewer within [`PROMPT`].
     workers: u32,
+    /// Time from which the next interval counts.
     last: Duration,
     /// Start times of writes without a response; at most one per worker.
     unanswered: Vec<Duration>,
@@ -112,6 +122,7 @@ pub struct Pacer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     taken: Duration,
+    counts_from: Duration,
     before: Duration,
 }
 
@@ -119,7 +130,7 @@ impl Pacer {
     /// The pace of a process that starts now and has at most this many writes without a response.
     #[must_use]
     pub fn new(start: Duration, workers: u32) -> Self {
-        Self { workers, last: start, unanswered: Vec::new() }
+        Self { workers: workers.max(1), last: start, unanswered: Vec::new() }
     }
 
     /// Time at which the next eviction may start at this rate, if all writes get responses by then; `None` is never.
@@ -128,35 +139,42 @@ impl Pacer {
         interval(rate).map(|interval| self.last.saturating_add(interval))
     }
 
+    /// True while as many writes are under way as may be at this rate.
+    #[must_use]
+    pub fn is_busy(&self, rate: f64) -> bool {
+        let prompt = interval(rate).map_or(0, |each| PROMPT.as_nanos() / each.as_nanos().max(1));
+        let most = prompt.min(WRITES_MAX).max(u128::from(self.workers));
+        self.unanswered.len() >= usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
     /// True while a write is late: the next eviction at this rate waits for its answer.
     #[must_use]
     pub fn awaits_answer(&self, rate: f64, now: Duration) -> bool {
-        let burst = interval(rate).map(|interval| interval.saturating_mul(self.workers.max(1)));
+        let burst = interval(rate).map(|interval| interval.saturating_mul(self.workers));
         burst.is_none_or(|burst| burst > PROMPT) && self.unanswered.iter().any(|taken| is_late(*taken, now))
     }
 
     /// Takes the token, if it is there.
     pub fn take(&mut self, rate: f64, now: Duration) -> Option<Token> {
-        if self.awaits_answer(rate, now) || self.next_allowed(rate).is_none_or(|at| at > now) {
-            return None;
-        }
+        let due = self.next_allowed(rate).filter(|due| *due <= now && !self.awaits_answer(rate, now))?;
         self.unanswered.push(now);
-        let before = std::mem::replace(&mut self.last, now);
-        Some(Token { taken: now, before })
+        let counts_from = if is_late(due, now) { now } else { due };
+        let before = std::mem::replace(&mut self.last, counts_from);
+        Some(Token { taken: now, counts_from, before })
     }
 
     /// The write was answered, or given up: it may have taken effect as late as now.
     pub fn answered(&mut self, token: Token, now: Duration) {
         self.settle(token);
         if is_late(token.taken, now) {
-            self.last = self.last.max(now);
+            self.last = self.last.max(now.saturating_sub(PROMPT));
         }
     }
 
     /// Returns the token of a write that did not happen, unless another was taken since.
     pub fn give_back(&mut self, token: Token) {
         self.settle(token);
-        if self.last == token.taken {
+        if self.last == token.counts_from {
             self.last = token.before;
         }
     }
@@ -170,6 +188,57 @@ impl Pacer {
 
 fn is_late(taken: Duration, now: Duration) -> bool {
     now > taken.saturating_add(PROMPT)
+}
+
+/// Seconds over which the reached rate is measured.
+const MEASURED_OVER: u64 = 30;
+/// Seconds that it takes at least.
+const MEASURED_AFTER: u64 = 5;
+
+/// The rate that evictions reach while some of them are due all the time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reached {
+    /// Since when something is due at this rate.
+    since: Option<(Duration, f64)>,
+    /// Evictions by the second in which they were written, the newest last.
+    written: VecDeque<(u64, u32)>,
+}
+
+impl Reached {
+    /// Notes the rate in force, and that something is due, or that nothing is.
+    pub fn observe(&mut self, rate: f64, is_due: bool, now: Duration) {
+        let goes_on = self.since.is_some_and(|(_, before)| before.total_cmp(&rate).is_eq());
+        if !is_due || rate <= 0.0 {
+            *self = Self::default();
+        } else if !goes_on {
+            *self = Self { since: Some((now, rate)), written: VecDeque::new() };
+        }
+    }
+
+    /// Notes an eviction.
+    pub fn evicted(&mut self, now: Duration) {
+        let second = now.as_secs();
+        match self.written.back_mut() {
+            Some((last, count)) if *last == second => *count += 1,
+            _ => self.written.push_back((second, 1)),
+        }
+        self.written.retain(|(at, _)| at + MEASURED_OVER >= second);
+    }
+
+    /// Evictions per second over the last seconds, if they are fewer than the rate in force by more than a twentieth.
+    #[must_use]
+    pub fn less_than_allowed(&self, now: Duration) -> Option<f64> {
+        let (since, rate) = self.since?;
+        // Whole seconds that have passed since then.
+        let (first, end) = (since.as_secs() + 1, now.as_secs());
+        let first = first.max(end.saturating_sub(MEASURED_OVER));
+        let seconds = end.checked_sub(first).filter(|seconds| *seconds >= MEASURED_AFTER)?;
+        let within = self.written.iter().filter(|(at, _)| (first..end).contains(at));
+        let count: u32 = within.map(|(_, count)| count).sum();
+        let over = Duration::from_secs(seconds).as_secs_f64();
+        // Slow rates do not evict in each second.
+        (f64::from(count) + 1.0 < 0.95 * rate * over).then(|| f64::from(count) / over)
+    }
 }
 
 /// Limit of repeated attempts of all elements together: a bucket of `--rate-limiter-bucket-size` that fills at
@@ -295,9 +364,77 @@ mod tests {
         let lost = pacer.take(50.0, MS(132_000)).unwrap();
         let next = pacer.take(50.0, MS(132_050)).unwrap();
         pacer.give_back(lost);
-        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "a later eviction has started");
+        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_020)), "a later eviction has started");
         pacer.answered(next, MS(132_150));
-        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "a prompt response does not change the pace");
+        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_020)), "a prompt response does not change the pace");
+    }
+
+    /// Seconds in which 2,000 evictions leave at this rate, although each step starts late and each write takes some
+    /// time; and the most of them that started within a second.
+    fn leaving(rate: f64, late: &[u64], latency: &[u64]) -> (f64, usize) {
+        const MS: fn(u64) -> Duration = Duration::from_millis;
+        let (mut pacer, mut now, mut step) = (Pacer::new(MS(0), 5), MS(0), 0);
+        let (mut starts, mut in_flight): (Vec<Duration>, Vec<(Duration, Token)>) = (Vec::new(), Vec::new());
+        while starts.len() < 2_000 {
+            in_flight.sort_by_key(|(at, _)| *at);
+            while in_flight.first().is_some_and(|(at, _)| *at <= now) {
+                let (at, token) = in_flight.remove(0);
+                pacer.answered(token, at);
+            }
+            if let Some(token) = (!pacer.is_busy(rate)).then(|| pacer.take(rate, now)).flatten() {
+                in_flight.push((now + MS(latency[starts.len() % latency.len()]), token));
+                starts.push(now);
+                continue;
+            }
+            let due = pacer.next_allowed(rate).filter(|due| *due > now && !pacer.is_busy(rate));
+            let next = [due, in_flight.iter().map(|(at, _)| *at).min()].into_iter().flatten().min();
+            now = next.unwrap_or(now) + MS(late[step % late.len()]);
+            step += 1;
+        }
+        let within = |from: usize| starts[from..].iter().take_while(|at| **at < starts[from] + MS(1_000)).count();
+        ((starts[1_999] - starts[0]).as_secs_f64(), (0..2_000).map(within).max().unwrap())
+    }
+
+    /// A step that starts late, or a slow write, delays no later one: rates are reached within a twentieth.
+    #[test]
+    fn rates_are_reached_although_each_step_is_late() {
+        for rate in [0.5, 1.0, 10.0, 20.0, 50.0, 100.0, 200.0] {
+            for (late, latency) in
+                [(&[0][..], &[0][..]), (&[1], &[3]), (&[0, 1, 3, 7, 20], &[2, 15, 40, 90]), (&[12, 60], &[5, 35])]
+            {
+                let (took, most) = leaving(rate, late, latency);
+                let want = 1_999.0 / rate;
+                assert!((took / want - 1.0).abs() < 0.05, "{rate}/s, {late:?}, {latency:?}: {took} s of {want} s");
+                let allowed = (rate * (1.0 + SLACK.as_secs_f64())).floor() as usize + 1;
+                assert!(most <= allowed, "{rate}/s, {late:?}, {latency:?}: {most} of {allowed} in a second");
+            }
+        }
+    }
+
+    #[test]
+    fn the_reached_rate_is_told_if_it_is_less() {
+        const MS: fn(u64) -> Duration = Duration::from_millis;
+        for (name, rate, every, until, want) in [
+            ("as allowed", 20.0, 50, 60_000, None),
+            ("a little less", 20.0, 52, 60_000, None),
+            ("less", 20.0, 100, 60_000, Some(10.0)),
+            ("measured for too short a time", 20.0, 100, 5_900, None),
+            ("measured for long enough", 20.0, 100, 6_000, Some(10.0)),
+            ("a slow rate is reached, although not in each window", 0.5, 2_000, 61_000, None),
+            ("a slow rate is not reached", 0.5, 9_000, 61_000, Some(0.1)),
+        ] {
+            let mut reached = Reached::default();
+            for at in (500..until).step_by(every) {
+                reached.observe(rate, true, MS(at));
+                reached.evicted(MS(at));
+            }
+            let got = reached.less_than_allowed(MS(until));
+            assert!(got.map(|rate| (rate * 10.0).round() / 10.0) == want, "{name}: {got:?}");
+            reached.observe(rate / 2.0, true, MS(until));
+            assert_eq!(reached.less_than_allowed(MS(until + 4_000)), None, "the rate changed: {name}");
+            reached.observe(rate / 2.0, false, MS(until + 60_000));
+            assert_eq!(reached.less_than_allowed(MS(until + 90_000)), None, "nothing is due: {name}");
+        }
     }
 
     #[test]
@@ -310,8 +447,11 @@ mod tests {
         pacer.answered(first, MS(9_000));
         assert!(pacer.take(20.0, MS(9_500)).is_none(), "one write has no response");
         pacer.answered(second, MS(9_600));
-        assert!(pacer.take(20.0, MS(9_649)).is_none(), "the write may have arrived just before its response");
-        assert!(pacer.take(20.0, MS(9_650)).is_some());
+        assert!(pacer.take(20.0, MS(9_549)).is_none());
+        assert_eq!(pacer.next_allowed(20.0), Some(MS(9_550)), "a response counts as what is late by PROMPT");
+        assert!(pacer.take(20.0, MS(9_600)).is_some());
+        assert!(pacer.take(20.0, MS(9_600)).is_some(), "the second was due at the same time");
+        assert!(pacer.take(20.0, MS(9_600)).is_none());
     }
 
     #[test]
@@ -389,7 +529,7 @@ mod tests {
             prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{rates:?}");
         }
 
-        // Invariant 1 for fast rates, whatever the latency: with what takes effect within PROMPT counted as at once.
+        // Invariant 1 for fast rates, whatever the latency.
         #[test]
         fn late_writes_of_few_workers_fit_a_fast_rate(steps in prop::collection::vec((0..30u64, prop::sample::select(vec![0, 90, 700, 9_000])), 1..200), workers in 1..6u32, rate in prop::sample::select(vec![50.0, 200.0, 1e9])) {
             let (mut pacer, mut now) = (Pacer::new(Duration::ZERO, workers), Duration::from_secs(1));
@@ -402,15 +542,14 @@ mod tests {
                     pacer.answered(token, at);
                     effects.push(at);
                 }
-                let is_free = in_flight.len() < workers as usize;
-                if let Some(token) = is_free.then(|| pacer.take(rate, now)).flatten() {
+                if let Some(token) = (!pacer.is_busy(rate)).then(|| pacer.take(rate, now)).flatten() {
                     in_flight.push((now + Duration::from_millis(latency), token));
                 }
             }
             effects.sort_unstable();
             for from in 0..effects.len() {
                 for to in from..effects.len() {
-                    let allowed = ((effects[to] - effects[from] + PROMPT).as_secs_f64() * rate + 1e-9).floor() + 1.0;
+                    let allowed = ((effects[to] - effects[from] + SLACK).as_secs_f64() * rate + 1e-9).floor() + 1.0;
                     prop_assert!((to - from + 1) as f64 <= allowed, "{} of {allowed}", to - from + 1);
                 }
             }
@@ -440,7 +579,7 @@ mod tests {
             for from in 0..taken.len() {
                 for to in from..taken.len() {
                     let fastest = taken[from..=to].iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-                    let span = (taken[to].0 - taken[from].0).as_secs_f64();
+                    let span = (taken[to].0 - taken[from].0 + SLACK).as_secs_f64();
                     let allowed = (span * fastest + 1e-9).floor() + 1.0;
                     prop_assert!((to - from + 1) as f64 <= allowed, "{} in {span} s at {fastest}", to - from + 1);
                 }

@@ -22,6 +22,9 @@ pub struct Report {
     pub at: Timestamp,
     /// Evictions per second in force.
     pub rate: f64,
+    /// Evictions per second over the last half minute, if they are fewer than the rate in force allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<f64>,
     /// normal, secondary, halted or held.
     pub state: String,
     /// Reason of the state.
@@ -100,6 +103,7 @@ impl Evictions {
         Report {
             at: whole(now.wall),
             rate: allowed.rate,
+            reached: self.reached.less_than_allowed(now.mono),
             state: allowed.state.as_str().to_owned(),
             because: allowed.why.to_string(),
             clusters: allowed.counts.total,

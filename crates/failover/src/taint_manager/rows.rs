@@ -108,7 +108,7 @@ impl Evictions {
         };
         all.sort_by_key(|(state, _, _, element)| (rank(*state), element.order));
         let allowed = self.allowed(now);
-        let step = interval(allowed.rate);
+        let step = interval(self.reached.less_than_allowed(now.mono).unwrap_or(allowed.rate));
         let mut next = self.next_allowed(now).map(|at| at.max(now.mono));
         let mut position = 0;
         let mut row = |(state, cluster, binding, element): (Waiting, &ClusterName, &BindingKey, &Element)| {
@@ -171,7 +171,8 @@ impl Evictions {
             return Some(Duration::ZERO);
         }
         let first = self.next_allowed(now)?.saturating_sub(now.mono);
-        Some(first + interval(self.allowed(now).rate)?.saturating_mul(ready - 1))
+        let rate = self.reached.less_than_allowed(now.mono).unwrap_or(self.allowed(now).rate);
+        Some(first + interval(rate)?.saturating_mul(ready - 1))
     }
 }
 

@@ -92,6 +92,11 @@ pub enum Reason {
         /// The cluster of the copy.
         cluster: ClusterName,
     },
+    /// The workload was unhealthy for too long, but evictions are paused.
+    Paused {
+        /// The cluster of the copy.
+        cluster: ClusterName,
+    },
     /// The state that the new copy shall inherit can't be read.
     StateUnreadable {
         /// The cluster of the copy.
@@ -106,6 +111,8 @@ pub enum Reason {
     },
     /// The drain leaves the binding: it follows the bindings that it belongs to.
     FollowsItsOwner,
+    /// The drain leaves the binding: what it ran has ended.
+    HasFinished,
     /// The drain leaves the binding: it has nowhere to go.
     NowhereToGo {
         /// Reason.
@@ -138,9 +145,11 @@ impl Reason {
             Self::UnhealthyTolerated { .. } => "UnhealthyTolerated",
             Self::UnhealthyTooLong { .. } => "UnhealthyTooLong",
             Self::NoSubstitute { .. } => "NoSubstitute",
+            Self::Paused { .. } => "EvictionsPaused",
             Self::StateUnreadable { .. } => "StateUnreadable",
             Self::Drains { .. } => "Drains",
             Self::FollowsItsOwner => "FollowsItsOwner",
+            Self::HasFinished => "HasFinished",
             Self::NowhereToGo { .. } => "NowhereToGo",
             Self::Pinned { .. } => "Pinned",
         }
@@ -184,9 +193,13 @@ impl fmt::Display for Reason {
             Self::NoSubstitute { cluster } => {
                 write!(f, "unhealthy in {cluster}, but it stays: no other cluster would take its place")
             }
+            Self::Paused { cluster } => {
+                write!(f, "unhealthy in {cluster}, but it stays: evictions are paused (ironclad failover resume)")
+            }
             Self::StateUnreadable { cluster, error } => write!(f, "it stays in {cluster}: {error}"),
             Self::Drains { cluster } => write!(f, "cluster {cluster} is drained"),
             Self::FollowsItsOwner => f.write_str("it follows the workload that refers to it"),
+            Self::HasFinished => f.write_str("it has finished, and is not run again elsewhere"),
             Self::NowhereToGo { why } => write!(f, "nowhere to go: {why}"),
             Self::Pinned { by } => write!(f, "pinned by {by}"),
         }

@@ -164,6 +164,8 @@ pub enum Unhelpful {
     Recounting,
     /// Replicas that were assigned in the clusters of the victims have no nodes yet.
     Settling,
+    /// A person paused evictions.
+    Paused,
 }
 
 impl fmt::Display for Unhelpful {
@@ -177,7 +179,26 @@ impl fmt::Display for Unhelpful {
             Self::OverQuota => "a quota would refuse the result",
             Self::Recounting => "the pods of some clusters are not listed yet since the restart",
             Self::Settling => "replicas that were just assigned have no nodes yet",
+            Self::Paused => "evictions are paused (ironclad failover resume)",
         })
+    }
+}
+
+/// A cluster that only an affinity group chooses that comes before the one in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PassedOver {
+    /// Name of the group that chooses it.
+    pub group: String,
+    /// Name of the group in use.
+    pub in_use: String,
+}
+
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, in_use } = self;
+        write!(f, "is chosen only by affinity group {group}, before the one in use ({in_use}): nothing goes back to ")?;
+        f.write_str("earlier groups by itself")
     }
 }
 

@@ -66,7 +66,8 @@ fn spread(
         Some(status.scheduler_observed_generation) == generation
             && conditions::is_true(&status.conditions, conditions::binding::SCHEDULED)
     });
-    let Some(placement) = spec.placement.as_ref().filter(|_| finished) else { return };
+    let counts = finished && !(spec.is_scaled_to_zero() && spec.clusters.is_empty());
+    let Some(placement) = spec.placement.as_ref().filter(|_| counts) else { return };
     if placement.replica_scheduling_type() != ReplicaSchedulingType::Duplicated {
         return;
     }

@@ -178,6 +178,13 @@ fn what_can_be_wrong_with_taints_health_and_tasks() {
     let found = violations(&world);
     let line = "binding shop/web-deployment is scheduled on 2 clusters, and its spread asks for 3";
     assert!(found.iter().any(|one| one == line), "{found:?}");
+    for (replicas, is_broken) in [(0, false), (1, true)] {
+        let spec = json!({"replicas": replicas, "replicaRequirements": {}, "clusters": []});
+        set_binding(&mut world, changed(spread(2), json!({"spec": spec})));
+        let found = violations(&world);
+        let told = found.iter().any(|one| one.ends_with("is scheduled on 0 clusters, and its spread asks for 2"));
+        assert_eq!(told, is_broken, "{replicas} replicas: {found:?}");
+    }
 }
 
 const ROWS: [Row; 33] = [

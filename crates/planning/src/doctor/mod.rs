@@ -95,9 +95,13 @@ fn without_a_cluster(world: &World, found: &mut Vec<Finding>) {
         let (spec, metadata) = (binding.spec(), binding.metadata());
         let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
         let is_empty = spec.placement.is_some() && spec.clusters.is_empty() && metadata.deletion_timestamp.is_none();
+        let as_wanted = spec.is_scaled_to_zero() && conditions::is_true(conditions, SCHEDULED);
         if is_empty && !spec.graceful_eviction_tasks.is_empty() {
             evicted.push(binding.key().to_string());
-        } else if is_empty && (spec.scheduling_suspended() || conditions::get(conditions, SCHEDULED).is_some()) {
+        } else if is_empty
+            && !as_wanted
+            && (spec.scheduling_suspended() || conditions::get(conditions, SCHEDULED).is_some())
+        {
             nowhere.push(binding.key().to_string());
         }
     }
@@ -330,11 +334,17 @@ items:
         let tail = "maxGroups: 1}]}}\n";
         let tasks = "clusters: [], gracefulEvictionTasks: [{fromCluster: m1, reason: TaintUntolerated, producer: TaintManager}]";
         let failed = &("maxGroups: 1}]}}".to_owned() + status);
+        let placed = failed.replace("\"False\"", "\"True\"");
         let nowhere = "1 workload in no cluster: the scheduler finds none, or is suspended for it: shop/web-deployment";
         for (name, change, want) in [
             ("it has not been scheduled yet", vec![(some, empty)], vec![]),
             ("unschedulable", vec![(some, empty), (tail, failed.as_str())], vec![nowhere]),
             ("suspended", vec![(some, "clusters: [], suspension: {scheduling: true}")], vec![nowhere]),
+            (
+                "scaled to no replicas",
+                vec![(some, "clusters: []"), ("replicas: 2", "replicas: 0"), (tail, &placed)],
+                vec![],
+            ),
             (
                 "evicted, without a target",
                 vec![(some, tasks)],

@@ -295,6 +295,23 @@ fn bindings_that_are_not_evicted_are_explained() {
     assert_eq!(answers[0].target.as_deref(), Some("none: its spread constraint wants 3 groups by cluster, left: 2"));
 }
 
+/// The backup in use is tainted, and the cluster of the first group is well again.
+#[test]
+fn earlier_affinity_groups_and_the_way_back_to_them_are_named() {
+    let mut in_backup = binding();
+    let group = |name: &str, cluster: &str| {
+        serde_json::from_value(serde_json::json!({"affinityName": name, "clusterNames": [cluster]})).unwrap()
+    };
+    let placement = in_backup.spec.placement.as_mut().unwrap();
+    placement.cluster_affinities = vec![group("primary", "member2"), group("backup", "member1")];
+    in_backup.status.get_or_insert_default().scheduler_observed_affinity_name = "backup".into();
+    let seen = world(NO_EXECUTE, in_backup);
+    let rule = "member2 is chosen only by affinity group primary, before the one in use (backup): nothing goes back to \
+                earlier groups by itself; a WorkloadRebalancer starts with the first";
+    let target = answers(&seen, &[])[0].target.clone().unwrap();
+    assert_eq!(target, format!("none: no other cluster that the affinity chooses can take it ({rule})"));
+}
+
 #[test]
 fn finished_evictions_are_explained() {
     let mut left = binding();

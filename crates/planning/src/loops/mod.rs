@@ -15,7 +15,13 @@ use ironclad_api::{
     conditions::TRUE,
     work::{AggregatedStatusItem, ResourceBinding, ResourceHealth},
 };
-use ironclad_failover::{Evictions, Now, cluster::health, taint_manager::Waiting, taint_policy, taints::is_faulty};
+use ironclad_failover::{
+    Evictions, Now,
+    cluster::health,
+    taint_manager::{Row, Waiting},
+    taint_policy,
+    taints::is_faulty,
+};
 use ironclad_fleet::{BindingKey, ClusterName, World};
 use ironclad_scheduling::{Capacity, Peers, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
@@ -257,8 +263,13 @@ impl<'a> Plan<'a> {
         if evictions.queue().tally().pending() == 0 || !self.timers.iter().any(|(_, due)| *due == Due::Evict) {
             return false;
         }
-        let goes = |state: Waiting| !matches!(state, Waiting::Parked | Waiting::Held);
-        evictions.queue().tally().ready() > 0 || evictions.rows(self.moment()).iter().any(|row| goes(row.state))
+        // One that failed has the same answer as long as its member reports the same.
+        let goes = |row: &Row| match row.state {
+            Waiting::Parked | Waiting::Held => false,
+            Waiting::Retrying => row.because.is_none(),
+            Waiting::Evicting | Waiting::Queued | Waiting::Delayed => true,
+        };
+        evictions.queue().tally().ready() > 0 || evictions.rows(self.moment()).iter().any(goes)
     }
 
     /// Decides on everything that changed, until nothing changes any more at this moment.

@@ -7,19 +7,22 @@ pub mod queue;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use ironclad_api::work::TargetCluster;
+use ironclad_api::{cluster::Cluster, work::TargetCluster};
 use ironclad_fleet::{
-    Because, Binding, BindingKey, ClusterName, Gvk, ObjectKey,
-    because::propagation::Reason,
+    Because, Binding, BindingKey, ClusterName, Gvk, ObjectKey, World,
+    because::{propagation::Reason, schedule::PassedOver},
     tree::{Explained, LinkState},
 };
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     detector::claim::Claim, namespace, policy_match, skipped_resources::Skipped, template::Identity,
 };
-use ironclad_scheduling::preempt::may_preempt;
+use ironclad_scheduling::{groups, preempt::may_preempt};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -61,6 +64,9 @@ pub struct Explanation {
     /// Answers of the accounts of clusters, and of estimators over gRPC, if somebody asked the leader for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub estimates: Vec<EstimatorAnswer>,
+    /// Clusters that only affinity groups before the one in use choose.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub passed_over: BTreeMap<ClusterName, PassedOver>,
     /// Last copies of other workloads, in clusters that it could use if they had the capacity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_copies: Vec<LastCopy>,
@@ -180,6 +186,7 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         preemption: None,
         queue: None,
         estimates: Vec::new(),
+        passed_over: BTreeMap::new(),
         last_copies: Vec::new(),
         unasked: placement.unasked,
     };
@@ -200,6 +207,7 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
     let bound = present.clone().or_else(|| replay.fleet.world.binding_of(template));
     if let (Some(bound), Some(scheduling)) = (&bound, &explanation.scheduling) {
         explanation.last_copies = last::copies(&fleet.world, &bound.key(), scheduling);
+        explanation.passed_over = passed_over(&fleet.world, bound);
     }
     explanation.preemption = bound.and_then(|bound| preempts(fleet, &bound, explanation.scheduling.as_ref(), now));
     explanation.binding = match (present, replay.fleet.world.binding_of(template)) {
@@ -207,6 +215,15 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         (None, planned) => planned.map(|planned| BindingSummary { clusters: Vec::new(), ..summary(&planned, false) }),
     };
     Some(explanation)
+}
+
+fn passed_over(world: &World, bound: &Binding) -> BTreeMap<ClusterName, PassedOver> {
+    let in_use = bound.status().map_or("", |status| status.scheduler_observed_affinity_name.as_str());
+    let Some(placement) = bound.spec().placement.as_deref() else { return BTreeMap::new() };
+    let over = |(name, cluster): (&ClusterName, &Arc<Cluster>)| {
+        Some((name.clone(), groups::passed_over(placement, in_use, cluster)?))
+    };
+    world.clusters.iter().filter_map(over).collect()
 }
 
 /// The preemption for a binding that is nominated, or that finds no place and may preempt.

@@ -82,6 +82,14 @@ pub fn answer(explanation: &Explanation, cluster: &ClusterName) -> Answer {
                     _ => None,
                 };
             }
+            (Reason::Refused { because: Refusal::Affinity, .. }, _)
+                if explanation.passed_over.contains_key(cluster) =>
+            {
+                let over = explanation.passed_over.get(cluster).map(ToString::to_string);
+                answer.because.extend(over.filter(|over| !answer.because.contains(over)));
+                answer.remedy =
+                    Some("a WorkloadRebalancer that names the template: it starts with the first group".to_owned());
+            }
             (because, _) => answer.because.push(format!("{group}{}", because_of_cluster(because, cluster))),
         }
         if answer.remedy.is_none() && answer.replicas.is_none() {

@@ -261,3 +261,27 @@ fn last_copies_of_others_are_named_to_what_waits_for_their_capacity() {
         assert_eq!(copies, want, "{name}");
     }
 }
+
+/// The first group's cluster is well again, and the backup is in use.
+#[test]
+fn clusters_of_earlier_affinity_groups_are_told_with_the_way_back() {
+    let groups = "{clusterAffinities: [{affinityName: primary, clusterNames: [m1]}, {affinityName: backup, clusterNames: [m2]}]}";
+    let all = format!(
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web, namespace: shop, uid: u}}\nspec: {{replicas: 1}}\n\
+         ---\napiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadata: {{name: p, namespace: shop}}\n\
+         spec: {{resourceSelectors: [{{apiVersion: apps/v1, kind: Deployment}}], placement: {groups}}}\n\
+         ---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+         metadata: {{name: web-deployment, namespace: shop, uid: b, generation: 1, labels: {{propagationpolicy.karmada.io/permanent-id: p}}}}\n\
+         spec: {{resource: {{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web, uid: u}}, replicas: 1, \
+         clusters: [{{name: m2, replicas: 1}}], placement: {groups}}}\n\
+         status: {{schedulerObservedGeneration: 1, schedulerObservingAffinityName: backup}}\n"
+    );
+    let explained = explanation(&all, "apps/v1", "Deployment", "shop", "web");
+    let told = answer(&explained, &"m1".into());
+    let rule = "is chosen only by affinity group primary, before the one in use (backup): nothing goes back to earlier \
+                groups by itself";
+    assert!(told.because.iter().any(|line| line == rule), "{:?}", told.because);
+    let remedy = "a WorkloadRebalancer that names the template: it starts with the first group";
+    assert_eq!(told.remedy.as_deref(), Some(remedy));
+    assert!(answer(&explained, &"m2".into()).because.iter().all(|line| line != rule));
+}

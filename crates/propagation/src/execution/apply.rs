@@ -69,7 +69,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
             Some(wait) => {
                 let namespace = identity.namespace.to_owned();
                 plan.push(
-                    Effect::AwaitNamespace { namespace: namespace.clone() },
+                    Effect::AwaitNamespace { namespace: namespace.clone(), by_others: false },
                     Reason::AwaitsNamespace { namespace }.into(),
                 );
                 plan.effects.push(Effect::RetryAfter(wait));

@@ -139,7 +139,8 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
         if let Some(key) = object_key(seen.work)
             .filter(|key| class != "Invalid" && !key.namespace.is_empty() && !seen.namespace.exists)
         {
-            plan.effects.push(Effect::AwaitNamespace { namespace: key.namespace.to_string() });
+            let by_others = class == "NotFound" || error.contains("because it is being terminated");
+            plan.effects.push(Effect::AwaitNamespace { namespace: key.namespace.to_string(), by_others });
         }
     }
     plan

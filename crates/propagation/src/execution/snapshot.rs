@@ -127,6 +127,8 @@ pub enum Effect {
     AwaitNamespace {
         /// Its name.
         namespace: String,
+        /// True if others may make it: the caches of the member hold only what this control plane made.
+        by_others: bool,
     },
     /// Reconcile again with back-off.
     Retry,

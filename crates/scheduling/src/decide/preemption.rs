@@ -74,6 +74,8 @@ pub(super) fn considered(
             message: unhelpful_message(failure, why),
             next: Some(Next::WhenCapacityOrQuota),
         },
+        // What leaves already is waited for.
+        (Turn::Attempt | Turn::Resume(_), None) if preempting.paused => refused(failure, Unhelpful::Paused, None),
         // Capacity may be there that counts as taken twice.
         (Turn::Attempt, None) if seen.capacity.is_recounting() => {
             let again = now.checked_add(RECOUNTS_WITHIN).unwrap_or(Timestamp::MAX);

@@ -111,14 +111,16 @@ impl Outcome {
     /// Label `result` of `karmada_scheduler_preemption_attempts_total`; `None` if it was no attempt.
     #[must_use]
     pub fn result(&self) -> Option<&'static str> {
-        use Unhelpful::{NoProgress, NoVictims, OverQuota, Overtaken, Recounting, Settling, StillTooLittle, TooMany};
+        use Unhelpful::{
+            NoProgress, NoVictims, OverQuota, Overtaken, Paused, Recounting, Settling, StillTooLittle, TooMany,
+        };
         match self {
             Self::Nominated(_) => Some("nominated"),
             Self::Observed(_) => Some("observed"),
             Self::Refused(NoVictims) => Some("no_victims"),
             Self::Refused(StillTooLittle | OverQuota) => Some("not_helpful"),
             Self::Refused(TooMany) => Some("limited"),
-            Self::Refused(NoProgress | Overtaken | Recounting | Settling)
+            Self::Refused(NoProgress | Overtaken | Paused | Recounting | Settling)
             | Self::Waits
             | Self::Bound
             | Self::Expired(_)

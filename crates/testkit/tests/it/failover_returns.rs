@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{eviction::APPLICATION_FAILURE, policy::PropagationPolicy, work::ResourceHealth};
+use ironclad_cli::{
+    drain::{Options, command::whole},
+    evictions::failover::{EvictionSwitch, set},
+};
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     runner::{Runner, setup},
@@ -118,5 +122,43 @@ async fn a_restart_does_not_count_time_before_application_failover_was_enabled()
     runner.until("it leaves", |runner| Ok(!runner.tasks("web")?.is_empty())).await?;
     let after = (runner.world.clock().mono() - asked).as_secs_f64();
     ensure!((99.0..106.0).contains(&after), "left {after} s after it was requested");
+    Ok(())
+}
+
+/// A pause holds an unhealthy workload, whose time goes on, and no drain.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_application_failover_and_lets_a_drain_go_on() -> anyhow::Result<()> {
+    let mut runner = Runner::new(setup(4, 10.0)).await?;
+    let behaviour = json!({"application": {
+        "decisionConditions": {"tolerationSeconds": 30}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600,
+    }});
+    let ill = App { affinity: vec!["member1".into(), "member2".into()], ..App::new("ill") };
+    runner
+        .add(&ill, |policy| {
+            policy["spec"]["failover"] = behaviour;
+            policy["spec"]["propagateDeps"] = json!(true);
+        })
+        .await?;
+    let well = App { affinity: vec!["member3".into(), "member4".into()], ..App::new("well") };
+    runner.add(&well, |_| {}).await?;
+    runner.settle(&[]).await?;
+    let before = runner.placed("well")?;
+    let user = runner.world.user();
+    set(&user, EvictionSwitch::Paused).await?;
+    let cluster_of = |placed: &[String]| placed[0].split(':').next().unwrap_or_default().to_owned();
+    runner.remove_nodes(&cluster_of(&runner.placed("ill")?))?;
+    runner.world.pass(Duration::from_secs(200)).await?;
+    ensure!(runner.tasks("ill")?.is_empty(), "it left in spite of the pause: {:?}", runner.tasks("ill")?);
+    let (clock, wanted) = (runner.world.clock().clone(), Options::new(&cluster_of(&before)));
+    let drain = whole(&user, &clock, &wanted, false, Duration::ZERO, |_| {});
+    let moved = |runner: &Runner| Ok(runner.placed("well")? != before && !runner.placed("well")?.is_empty());
+    let (drained, watched) = futures::join!(drain, runner.until("the drain moves it", moved));
+    watched?;
+    drained?;
+    set(&user, EvictionSwitch::Running).await?;
+    let resumed = runner.world.clock().mono();
+    runner.until("it leaves", |runner| Ok(!runner.tasks("ill")?.is_empty())).await?;
+    let after = (runner.world.clock().mono() - resumed).as_secs_f64();
+    ensure!(after < 2.0, "left {after} s after the end of the pause");
     Ok(())
 }

@@ -567,3 +567,41 @@ async fn a_loss_of_the_control_planes_own_network_moves_nothing() -> anyhow::Res
     ensure!((runner.placed("web")?, runner.placed("all")?) == before);
     Ok(())
 }
+
+/// Two people drain two of four clusters at the same time: whatever has room in the others ends there.
+#[tokio::test(start_paused = true)]
+async fn two_drains_at_once_both_end_well() -> anyhow::Result<()> {
+    let mut runner = Runner::new(setup(4, 0.5)).await?;
+    let apps = [
+        App { replicas: 6, spread: Spread::Weighted, ..App::new("divided") },
+        App { replicas: 3, spread: Spread::Divided(1), ..App::new("one") },
+        App { spread: Spread::Everywhere, ..App::new("everywhere") },
+        App { spread: Spread::Copies(2), ..App::new("two") },
+        App::new("single"),
+    ];
+    runner.settle(&apps).await?;
+    let (user, clock) = (runner.world.user(), runner.world.clock().clone());
+    let options = ["member1", "member2"].map(Options::new);
+    let drains = options.each_ref().map(|wanted| whole(&user, &clock, wanted, true, Duration::from_secs(600), |_| {}));
+    let drained = ["member1:", "member2:"];
+    let watch = runner.until("nothing is left in either", |runner| {
+        let mut left = false;
+        for app in &apps {
+            left |= runner.placed(&app.name)?.iter().any(|at| drained.iter().any(|from| at.starts_with(from)));
+            left |= !runner.tasks(&app.name)?.is_empty();
+        }
+        Ok(!left)
+    });
+    let (ended, watched) = futures::join!(futures::future::join_all(drains), watch);
+    for drain in ended {
+        drain?;
+    }
+    watched?;
+    ensure!(runner.placed("everywhere")? == ["member3:1", "member4:1"], "{:?}", runner.placed("everywhere")?);
+    for app in &apps {
+        let placed: Vec<String> = runner.placed(&app.name)?;
+        let placed: Vec<&str> = placed.iter().map(String::as_str).collect();
+        runner.until_settled(&app.name, &placed).await?;
+    }
+    Ok(())
+}

@@ -380,3 +380,50 @@ async fn replicas_of_a_defined_kind_stay_as_the_member_scales_them() -> anyhow::
     world.until("drift is repaired", async || has("kept", "blue", 4).await).await?;
     world.until_quiet().await
 }
+
+/// Somebody makes the namespace in the member by hand, long after the object was refused.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_comes_late_in_a_member_brings_its_objects_at_once() -> anyhow::Result<()> {
+    let mut world = World::start(WorldOptions { seed: 12, members: 2 }).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let clusters: Api<Cluster> = Api::all(user.clone());
+    world
+        .until("all are Ready", async || {
+            let all = clusters.list(&ListParams::default()).await?.items;
+            Ok(all.iter().all(|c| c.is_ready()))
+        })
+        .await?;
+    let late = |labels| json!({"metadata": {"name": "late", "labels": labels}});
+    let private = late(json!({"namespace.karmada.io/skip-auto-propagation": "true"}));
+    let namespaces: Api<Namespace> = Api::all(user.clone());
+    namespaces.create(&PostParams::default(), &serde_json::from_value(private)?).await?;
+    let policy = json!({"metadata": {"name": "all", "namespace": "late"}, "spec": {
+        "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": {"clusterAffinity": {}}}});
+    let policies: Api<PropagationPolicy> = Api::namespaced(user.clone(), "late");
+    policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+    let map = json!({"metadata": {"name": "web"}, "data": {"a": "b"}});
+    let maps: Api<ConfigMap> = Api::namespaced(user.clone(), "late");
+    maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
+    let works: Api<Work> = Api::namespaced(user.clone(), "karmada-es-member1");
+    world
+        .until("the member refuses it", async || {
+            let refused = |work: &Work| {
+                let conditions = work.status.as_ref().map_or(&[][..], |status| &status.conditions);
+                conditions::get(conditions, conditions::work::APPLIED).is_some_and(|one| one.status == "False")
+            };
+            Ok(works.list(&ListParams::default()).await?.items.iter().any(refused))
+        })
+        .await?;
+    world.pass(Duration::from_secs(400)).await?;
+    let member = world.members.get("member1").context("the member")?.client();
+    Api::<Namespace>::all(member.clone())
+        .create(&PostParams::default(), &serde_json::from_value(late(json!({})))?)
+        .await?;
+    let made = world.clock().mono();
+    let copies: Api<ConfigMap> = Api::namespaced(member, "late");
+    world.until("the copy is there", async || Ok(copies.get_opt("web").await?.is_some())).await?;
+    let took = world.clock().mono() - made;
+    ensure!(took < Duration::from_secs(2), "it took {took:?}");
+    Ok(())
+}

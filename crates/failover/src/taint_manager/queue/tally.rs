@@ -82,6 +82,17 @@ impl Abandoned {
             Self::Deleted => "deleted",
         }
     }
+
+    /// The reason in the words of an event.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Recovered => "the cluster recovered, or its taints do not evict it any more",
+            Self::NoTarget => "no cluster would take it",
+            Self::Obsolete => "it has left the cluster",
+            Self::Deleted => "the cluster was deleted",
+        }
+    }
 }
 
 /// Window of the measured eviction rate, in seconds.

@@ -726,7 +726,7 @@ fn pending_conditions_are_written_late_and_at_a_limited_rate() {
             moment.mono += Duration::from_millis(100);
         }
     }
-    assert_eq!(removed.len(), 11, "only written conditions are removed, after thirty seconds");
+    assert_eq!(removed.len(), 11, "only written conditions are removed");
     let events = world.evictions.take_events();
     let abandoned: Vec<_> = events.iter().filter(|event| event.reason == "EvictionAbandoned").collect();
     let bindings: std::collections::BTreeSet<_> = abandoned
@@ -739,6 +739,69 @@ fn pending_conditions_are_written_late_and_at_a_limited_rate() {
         bindings.iter().all(|(_, uid)| !uid.is_empty()),
         "events without a uid would count as repeated: {bindings:?}"
     );
+}
+
+/// The end of an eviction that people know of is told on template and binding, and soon.
+#[test]
+fn abandoned_evictions_are_told_on_template_and_binding() {
+    let effect = |world: &mut World, effect: &str| {
+        world.change("m1", |cluster| cluster.spec.taints[0].effect = effect.to_owned());
+    };
+    let delayed = |world: &mut World| world.put(tolerating(dup("w", &["m1"]), Some(60)));
+    let nowhere = |world: &mut World| {
+        let mut binding = dup("w", &["m1"]);
+        let only = ironclad_api::policy::ClusterAffinity { cluster_names: vec!["m1".into()], ..Default::default() };
+        binding.spec.placement.as_mut().unwrap().cluster_affinity = Some(only);
+        world.put(binding);
+    };
+    let twice = |world: &mut World| {
+        world.put(tolerating(dup("w", &["m1", "m2"]), Some(60)));
+        world.fail("m2", NO_EXECUTE);
+    };
+    /// A step of the story.
+    type Step<'a> = &'a dyn Fn(&mut World);
+    let ends: [(&str, Step<'_>); 5] = [
+        ("the taint is removed", &|world| world.recover("m1")),
+        ("its effect becomes NoSchedule", &|world| effect(world, "NoSchedule")),
+        ("its effect becomes PreferNoExecute", &|world| effect(world, PREFER_NO_EXECUTE)),
+        ("it is moved by others", &|world| world.edit("w", |w| w.spec.clusters.retain(|on| on.name != "m1"))),
+        ("the cluster is deleted", &|world| {
+            world.clusters.remove(&ClusterName::from("m1"));
+            world.notify_cluster("m1");
+        }),
+    ];
+    let begins: [(&str, Step<'_>); 3] =
+        [("delayed", &delayed), ("without a target", &nowhere), ("also on another faulty cluster", &twice)];
+    for (begin, put) in begins {
+        for (end, change) in &ends {
+            for waited in [1, 5, 40] {
+                let mut world = World::new(3);
+                world.run(200);
+                put(&mut world);
+                world.fail("m1", NO_EXECUTE);
+                let told = |world: &mut World, until: u64| {
+                    let mut told = Vec::new();
+                    while world.now.mono < now(until).mono {
+                        let next = world.now.mono.as_millis() as u64 / 100 + 1;
+                        world.run(next / 10);
+                        world.now.mono = Duration::from_millis(next * 100);
+                        let _ = world.evictions.next_notice(world.now);
+                        told.extend(world.evictions.take_events());
+                    }
+                    told
+                };
+                told(&mut world, 200 + waited + 1);
+                change(&mut world);
+                let events = told(&mut world, 200 + waited + 4);
+                let about = |kind: &str| {
+                    let of = |event: &&Event| event.about.kind == kind && event.message.contains("from m1");
+                    events.iter().filter(of).filter(|event| event.reason == "EvictionAbandoned").count()
+                };
+                let name = format!("{begin}, {end} after {waited} s: {events:?}");
+                assert_eq!((about("ResourceBinding"), about("Thing")), (1, 1), "{name}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -102,8 +102,11 @@ fn object_waits_for_its_namespace() {
         let plan = decide(&Seen { namespace: space, ..scene.seen(&interpreter) }, now());
         let creates = matches!(plan.effects.first(), Some(Effect::CreateInMember(_)));
         let waiting = waits.map(|seconds| {
-            [Effect::AwaitNamespace { namespace: "shop".into() }, Effect::RetryAfter(Duration::from_secs(seconds))]
-                .to_vec()
+            [
+                Effect::AwaitNamespace { namespace: "shop".into(), by_others: false },
+                Effect::RetryAfter(Duration::from_secs(seconds)),
+            ]
+            .to_vec()
         });
         assert_eq!((!creates).then_some(plan.effects), waiting, "{name}");
         let says_why = plan.because.contains(&Reason::AwaitsNamespace { namespace: "shop".into() }.into());
@@ -116,20 +119,27 @@ fn object_waits_for_its_namespace() {
 #[test]
 fn refused_object_is_retried_when_its_namespace_exists() {
     let interpreter = Interpreter::default();
-    let awaits = Effect::AwaitNamespace { namespace: "shop".into() };
     let cluster_wide = work(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}), "");
-    for (name, work, class, exists, hears) in [
-        ("no such namespace", web(), "NotFound", false, true),
-        ("it is on its way out", web(), "Denied", false, true),
-        ("invalid is invalid in any namespace", web(), "Invalid", false, false),
-        ("the namespace is there: something else is missing", web(), "NotFound", true, false),
-        ("no namespace at all", cluster_wide, "NotFound", false, false),
-        ("it goes", deleting(&web()), "NotFound", false, false),
+    let ending = "deployments.apps \"web\" is forbidden: unable to create new content in namespace shop because it is \
+                  being terminated";
+    // The last column: whether it waits, and also for a namespace of others.
+    for (name, work, class, error, exists, waits) in [
+        ("no such namespace", web(), "NotFound", "no", false, Some(true)),
+        ("it is on its way out", web(), "Denied", ending, false, Some(true)),
+        ("a policy forbids it", web(), "Denied", "no", false, Some(false)),
+        ("invalid is invalid in any namespace", web(), "Invalid", "no", false, None),
+        ("the namespace is there: something else is missing", web(), "NotFound", "no", true, None),
+        ("no namespace at all", cluster_wide, "NotFound", "no", false, None),
+        ("it goes", deleting(&web()), "NotFound", "no", false, None),
     ] {
         let scene = Scene::of(work);
         let space = Space { exists, ..Space::default() };
-        let plan = failed(&Seen { namespace: space, ..scene.seen(&interpreter) }, class, "no", now());
-        assert_eq!(plan.effects.contains(&awaits), hears, "{name}");
+        let plan = failed(&Seen { namespace: space, ..scene.seen(&interpreter) }, class, error, now());
+        let found = plan.effects.iter().find_map(|effect| match effect {
+            Effect::AwaitNamespace { by_others, .. } => Some(*by_others),
+            _ => None,
+        });
+        assert_eq!(found, waits, "{name}");
     }
 }
 

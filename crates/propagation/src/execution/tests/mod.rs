@@ -240,7 +240,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
                 part.conditions.iter().map(one).collect::<Vec<_>>().join(" ")
             }
             Effect::ReleaseWork { patch } => format!("release {}", patch["metadata"]["finalizers"]),
-            Effect::AwaitNamespace { namespace } => format!("await {namespace}"),
+            Effect::AwaitNamespace { namespace, .. } => format!("await {namespace}"),
             Effect::Park => "park".into(),
             Effect::Retry => "retry".into(),
             Effect::RetryAfter(wait) => format!("retry after {} s", wait.as_secs()),

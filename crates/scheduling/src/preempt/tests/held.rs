@@ -25,7 +25,12 @@ fn decide_with(world: &World, binding: &ResourceBinding, capacity: &Capacity) ->
             capacity,
             options: &world.options,
             api_appeared: false,
-            preempting: Some(Preempting { placed: &placed, preemptors: &world.preemptors, over_quota: None }),
+            preempting: Some(Preempting {
+                placed: &placed,
+                preemptors: &world.preemptors,
+                over_quota: None,
+                paused: false,
+            }),
             peers: None,
             index: None,
         },

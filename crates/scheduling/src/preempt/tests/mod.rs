@@ -38,6 +38,8 @@ struct World {
     options: Options,
     /// Message of a quota that refuses what the pending binding lacks.
     over_quota: Option<&'static str>,
+    /// Evictions are paused.
+    paused: bool,
     /// Nodes by name and pods of the clusters where they are watched.
     watched: BTreeMap<ClusterName, (Vec<(String, Node)>, Vec<Pod>)>,
     /// What a quota of namespace `default` leaves in each of these clusters.
@@ -287,6 +289,7 @@ impl World {
                     placed: &placed,
                     preemptors: &self.preemptors,
                     over_quota: self.over_quota,
+                    paused: self.paused,
                 }),
                 peers: peers.as_ref(),
                 index: None,

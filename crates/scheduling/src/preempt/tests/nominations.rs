@@ -252,6 +252,37 @@ fn a_quota_is_asked_before_victims_are_chosen() {
     }
 }
 
+#[test]
+fn a_pause_of_evictions_holds_what_has_not_left() {
+    let mut world = World::new().cluster("m1", &[("cpu", "0")]).cores("m1", &[("low", 0, "4")]);
+    let pending = preemptor(5, 1, &[("cpu", "4")]);
+    let key = BindingRef::from(&pending).key();
+    let paused =
+        |world: &World, pending: &ResourceBinding| World { paused: true, ..world.clone() }.decide(pending, 1_010);
+    let nobody = |decision: &Decision| decision.plan.effects.iter().all(|one| !matches!(one, Effect::Preempt(_)));
+    let plan = world.decide(&pending, 1_000);
+    let waiting = applied(&pending, &plan);
+    let refused = paused(&world, &pending);
+    assert_eq!((refused.preemption.clone(), nobody(&refused)), (Some(Outcome::Refused(Unhelpful::Paused)), true));
+    let message = applied(&pending, &refused).status.unwrap().conditions[0].message.clone();
+    assert!(
+        message.ends_with("Preemption is not helpful: evictions are paused (ironclad failover resume)."),
+        "{message}"
+    );
+    assert_eq!(refused.next, crate::Next::WhenCapacity, "what becomes free is taken all the same");
+    // The nomination is written, and nobody has left.
+    world.preemptors.record(&key, 1, &plan.preemption.unwrap(), at(1_000));
+    let held = paused(&world, &waiting);
+    assert!(nobody(&held), "{:?}", held.plan);
+    assert_eq!(applied(&waiting, &held).status.unwrap().nominated_clusters, []);
+    world.preemptors.record(&key, 1, &held.preemption.unwrap(), at(1_010));
+    assert!(matches!(world.decide(&pending, 1_020).preemption, Some(Outcome::Nominated(_))), "resumed");
+    // Whose victims have left waits on.
+    world.preemptors.record(&key, 1, &world.decide(&pending, 1_020).preemption.unwrap(), at(1_020));
+    world.preemptors.all_evicted(&key);
+    assert_eq!(paused(&world, &waiting).preemption, Some(Outcome::Waits));
+}
+
 /// A higher priority took the rest of the cluster while the nomination was written.
 #[test]
 fn a_plan_is_made_once_more_before_the_first_eviction() {

@@ -220,7 +220,12 @@ fn preemptions(args: &Args) -> anyhow::Result<()> {
                     capacity: &capacity,
                     options: &options,
                     api_appeared: false,
-                    preempting: Some(Preempting { placed: &index, preemptors: &preemptors, over_quota: None }),
+                    preempting: Some(Preempting {
+                        placed: &index,
+                        preemptors: &preemptors,
+                        over_quota: None,
+                        paused: false,
+                    }),
                     peers: None,
                     index: Some(&fleet),
                 };

@@ -8,8 +8,8 @@ use ironclad_api::{
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
 };
 
-/// A write that arrives within this time counts as immediate.
-const JITTER: Duration = ironclad_failover::taint_manager::rate::PROMPT;
+/// Time by which evictions may seem nearer to each other than they count.
+const JITTER: Duration = ironclad_failover::taint_manager::rate::SLACK;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {

@@ -155,8 +155,10 @@ fn gone(of: Ref<'_>, last: &Set, now: &Set, cut: Cut<'_>) -> Set {
     }
     for (element, last) in &last.children {
         let below = of.below(element);
+        // Metadata has maps with keys of others, and nothing that is invalid without the rest.
+        let goes_whole = below.is_struct() && *element != Element::field("metadata");
         match now.children.get(element) {
-            None if below.is_struct() && !now.members.contains(element) => drop(out.members.insert(element.clone())),
+            None if goes_whole && !now.members.contains(element) => drop(out.members.insert(element.clone())),
             now => {
                 let live = cut.live.children.get(element).unwrap_or(&none);
                 let cut = Cut { depth: cut.depth.map(|depth| depth.saturating_sub(1)), live };
@@ -177,8 +179,8 @@ fn kept(of: Ref<'_>, defaults: &Set, (fields, same): (&Set, &Set), object: Optio
     let is_left = |element: &&Element| same.members.contains(element) || !was_set(element);
     let has = |element: &&Element| of.find(object, element).is_some_and(|value| !value.is_null());
     let none = Set::default();
-    let mut out = Set::default();
-    out.members = defaults.members.iter().filter(is_left).filter(has).cloned().collect();
+    let members = defaults.members.iter().filter(is_left).filter(has).cloned().collect();
+    let mut out = Set { members, ..Set::default() };
     for (element, defaults) in &defaults.children {
         let at = (fields.children.get(element).unwrap_or(&none), same.children.get(element).unwrap_or(&none));
         let below = kept(of.below(element), defaults, at, of.find(object, element));

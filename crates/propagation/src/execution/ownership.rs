@@ -100,8 +100,8 @@ fn is_default(parent: &str, members: &Map<String, Value>, name: &str) -> bool {
         let tag = image.rsplit('/').next().unwrap_or_default().split_once(':').map_or("latest", |(_, tag)| tag);
         return *value == if tag == "latest" && !image.contains('@') { "Always" } else { "IfNotPresent" };
     }
-    let of_name = DEFAULTS.iter().filter(|(parents, field, _)| *field == name && parents.contains(&parent));
-    of_name.into_iter().any(|(.., default)| *default == value.to_string())
+    let text = value.to_string();
+    DEFAULTS.iter().any(|(parents, field, default)| *field == name && parents.contains(&parent) && *default == text)
 }
 
 /// The fields that are compared, without those that are null: to Kubernetes they are missing.

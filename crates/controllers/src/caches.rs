@@ -14,7 +14,7 @@ use ironclad_api::{
     shared::{BindingPools, ClusterPools},
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
-use ironclad_autoscaling::distributed_hpa;
+use ironclad_autoscaling::distributed_hpa::{self, target_keys};
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_propagation::{dependencies::dependents, quota};
 use ironclad_runtime::{Api, CacheSpec, Indexer, Transform, WatchScope};
@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 use crate::{
     index::{
         BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_PREEMPTOR, BY_QUOTA,
-        BY_SCALED, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, scaled_by,
+        BY_SCALED, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, template_name,
         target_names, template_of,
     },
     selected::BY_SELECTED,
@@ -124,7 +124,7 @@ pub(crate) static FEDERATED_HPAS: CacheSpec<FederatedHPA> =
     all("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
 /// By the workload that they scale.
 pub(crate) static HORIZONTAL_POD_AUTOSCALERS: CacheSpec<HorizontalPodAutoscaler> =
-    all("horizontalpodautoscalers", &[(BY_SCALED, |hpa| vec![scaled_by(hpa, &hpa.spec.scale_target_ref)])]);
+    all("horizontalpodautoscalers", &[(BY_SCALED, |hpa| target_keys(hpa).iter().map(template_name).collect())]);
 pub(crate) static CUSTOMIZATIONS: CacheSpec<ResourceInterpreterCustomization> =
     all("resourceinterpretercustomizations", &[]);
 pub(crate) static INTERPRETER_WEBHOOKS: CacheSpec<ResourceInterpreterWebhookConfiguration> =

@@ -842,6 +842,27 @@ fn deleted_autoscalers_leave_the_replicas_that_members_decided() {
 }
 
 #[test]
+fn a_target_that_is_exchanged_keeps_the_replicas_that_members_decided() {
+    let mut world = three();
+    world.report("A", 20, 20, READY);
+    world.settle();
+    world.hpa.spec.scale_target_ref.name = "api".to_owned();
+    assert_eq!(world.step(), ["hpa", "scale 22"], "of the old target");
+    assert_eq!(target_keys(&world.hpa).len(), 2, "copies of both are left to members");
+    world.place(&[("A", 8), ("B", 7), ("C", 7)]);
+    assert_eq!(world.step(), ["delete A", "delete B", "delete C", "delete policy", "hpa"]);
+    assert_eq!((is_enabled(&world.hpa.metadata), decides_in_members(&world.hpa)), (true, true));
+    assert_eq!(&*target_key(&world.hpa).name, "api");
+    world.place(&[("A", 4), ("B", 4), ("C", 4)]);
+    world.template["spec"]["replicas"] = json!(12);
+    world.settle();
+    assert_eq!((world.bounds().as_str(), world.rules().as_str()), ("A(1,34) B(1,33) C(1,33)", "none"), "a new begin");
+    let elsewhere = json!({"target": {"apiVersion": "v1", "kind": "K", "name": "n", "namespace": "other"}});
+    world.annotate(annotations::FEDERATED_HPA_STATUS, &elsewhere.to_string());
+    assert_eq!(&*target_key(&world.hpa).namespace, "shop", "whatever the annotation says");
+}
+
+#[test]
 fn a_duplicated_target_keeps_the_largest_number() {
     let mut world = World::new(&[("A", 4), ("B", 4)], (2, 30));
     let placement =
@@ -1036,6 +1057,7 @@ enum Step {
     Place(Vec<i32>),
     Pass(i64),
     Bounds(i32, i32),
+    Retarget(bool),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -1052,6 +1074,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         prop::collection::vec(0..20_i32, 1..4).prop_map(Step::Place),
         (-90..400_i64).prop_map(Step::Pass),
         (-1..20_i32, -1..120_i32).prop_map(|(min, max)| Step::Bounds(min, max)),
+        any::<bool>().prop_map(Step::Retarget),
     ]
 }
 
@@ -1077,6 +1100,9 @@ proptest! {
                 }
                 Step::Pass(seconds) => world.second += seconds,
                 Step::Bounds(min, max) => (world.hpa.spec.min_replicas, world.hpa.spec.max_replicas) = (Some(min), max),
+                Step::Retarget(other) => {
+                    world.hpa.spec.scale_target_ref.name = if other { "api" } else { "web" }.to_owned();
+                }
             }
             // It comes to rest at any time: `settle` panics otherwise.
             world.settle();
@@ -1086,6 +1112,9 @@ proptest! {
             }
             for (cluster, number) in world.policy.as_ref().map(overrides::recorded).unwrap_or_default() {
                 prop_assert!(number >= 1, "{cluster} {number}");
+            }
+            if let Some(policy) = &world.policy {
+                prop_assert_eq!(&*policy.spec.resource_selectors[0].name, &*target_key(&world.hpa).name);
             }
         }
     }

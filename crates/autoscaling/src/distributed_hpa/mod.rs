@@ -4,6 +4,7 @@
 //! Members scale by themselves, so they do it while the control plane is down. Nothing here computes a number of
 //! replicas from metrics.
 
+mod budget;
 pub mod effective;
 mod ending;
 pub mod lend;

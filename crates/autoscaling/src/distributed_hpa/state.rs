@@ -73,9 +73,9 @@ pub struct ClusterState {
     /// Its reports are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Time at which its maximum was last lowered.
+    /// A larger maximum that it may still have: no report has said that it shrank.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shrunk_at: Option<Timestamp>,
+    pub may_have: Option<i32>,
     /// Time since which it stands at its maximum and wants more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_since: Option<Timestamp>,

@@ -5,6 +5,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{quota::Quotas, *};
 
+mod maximum;
+
 const START: i64 = 1_790_000_000;
 
 fn merge(target: &mut Value, patch: &Value) {
@@ -193,46 +195,54 @@ impl World {
 
     /// Decides and applies. Returns the writes.
     fn step(&mut self) -> Vec<String> {
-        let plan = self.decide();
-        let mut writes = Vec::new();
-        for effect in plan.effects {
-            match effect {
-                Effect::Patch { patch } | Effect::Release { patch } => {
-                    self.hpa = patched(&self.hpa, &patch);
-                    writes.push("hpa".to_owned());
-                }
-                Effect::Work(write) => writes.push(self.write(write)),
-                Effect::DeleteOwnBinding { .. } => {
-                    self.own_binding = None;
-                    writes.push("delete binding".to_owned());
-                }
-                Effect::CreatePolicy(policy) => {
-                    assert!(self.policy.is_none());
-                    self.policy = Some(*policy);
-                    writes.push("create policy".to_owned());
-                }
-                Effect::PatchPolicy { patch } => {
-                    self.policy = self.policy.as_ref().map(|policy| patched(policy, &patch));
-                    writes.push("patch policy".to_owned());
-                }
-                Effect::DeletePolicy => {
-                    self.policy = None;
-                    writes.push("delete policy".to_owned());
-                }
-                Effect::ScaleTarget { replicas } => {
-                    *self.template.pointer_mut(self.pointer).unwrap() = json!(replicas);
-                    writes.push(format!("scale {replicas}"));
-                }
-                Effect::Status(part) => {
-                    let old = json!(self.hpa.status);
-                    self.hpa = patched(&self.hpa, &json!({"status": StatusPart::patch(&old, &[&part])}));
-                    writes.push("status".to_owned());
-                }
-                Effect::Event(event) => self.events.push(format!("{}: {}", event.reason, event.message)),
-                Effect::RequeueAfter(wait) => assert!(wait.is_positive() && wait <= RESYNC, "{wait:?}"),
+        let effects = self.decide().effects;
+        effects.into_iter().filter_map(|effect| self.apply(effect)).collect()
+    }
+
+    /// Applies an effect. Returns the write.
+    fn apply(&mut self, effect: Effect) -> Option<String> {
+        let write = match effect {
+            Effect::Patch { patch } | Effect::Release { patch } => {
+                self.hpa = patched(&self.hpa, &patch);
+                "hpa".to_owned()
             }
-        }
-        writes
+            Effect::Work(write) => self.write(write),
+            Effect::DeleteOwnBinding { .. } => {
+                self.own_binding = None;
+                "delete binding".to_owned()
+            }
+            Effect::CreatePolicy(policy) => {
+                assert!(self.policy.is_none());
+                self.policy = Some(*policy);
+                "create policy".to_owned()
+            }
+            Effect::PatchPolicy { patch } => {
+                self.policy = self.policy.as_ref().map(|policy| patched(policy, &patch));
+                "patch policy".to_owned()
+            }
+            Effect::DeletePolicy => {
+                self.policy = None;
+                "delete policy".to_owned()
+            }
+            Effect::ScaleTarget { replicas } => {
+                *self.template.pointer_mut(self.pointer).unwrap() = json!(replicas);
+                format!("scale {replicas}")
+            }
+            Effect::Status(part) => {
+                let old = json!(self.hpa.status);
+                self.hpa = patched(&self.hpa, &json!({"status": StatusPart::patch(&old, &[&part])}));
+                "status".to_owned()
+            }
+            Effect::Event(event) => {
+                self.events.push(format!("{}: {}", event.reason, event.message));
+                return None;
+            }
+            Effect::RequeueAfter(wait) => {
+                assert!(wait.is_positive() && wait <= RESYNC, "{wait:?}");
+                return None;
+            }
+        };
+        Some(write)
     }
 
     fn write(&mut self, write: Write) -> String {
@@ -640,7 +650,7 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
     world.binding = Some(patched(world.binding.as_ref().unwrap(), &json!({"spec": {"gracefulEvictionTasks": task}})));
     world.old_copies = vec!["B"];
     world.settle();
-    assert_eq!(world.bounds(), "A(2,67) B(1,7) C(1,33)");
+    assert_eq!(world.bounds(), "A(2,60) B(1,7) C(1,33)", "what the copy has is not given to others");
     assert_eq!(world.rules(), "B=7", "the copy keeps its replicas");
     world.old_copies.clear();
     world.place(&[("A", 2), ("C", 1)]);
@@ -652,27 +662,36 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
 }
 
 #[test]
-fn shares_shrink_once_a_minute() {
+fn shares_move_through_what_others_gave_up() {
     let mut world = three();
     world.place(&[("A", 1), ("B", 2), ("C", 3)]);
-    world.template["spec"]["replicas"] = json!(6);
-    assert_eq!(world.settle()[1..3], ["patch C", "patch A"], "what grows comes first");
+    let writes: Vec<String> = world.settle().into_iter().filter(|write| write.starts_with("patch")).collect();
+    assert_eq!(writes, ["patch A", "patch C"]);
     assert_eq!(world.bounds(), "A(1,17) B(1,33) C(1,50)");
     world.place(&[("A", 1), ("B", 4), ("C", 1)]);
-    world.second += 30;
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,17)", "C did not shrink before");
-    world.place(&[("A", 1), ("B", 1), ("C", 4)]);
-    world.second += 29;
+    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,17)", "at once, since nothing runs there");
+    world.report("B", 3, 3, READY);
+    world.report("C", 15, 15, READY);
+    world.place(&[("A", 1), ("B", 98), ("C", 1)]);
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,17) C(1,66)");
-    world.place(&[("A", 1), ("B", 4), ("C", 1)]);
-    world.second += 2;
+    assert_eq!(world.bounds(), "A(1,1) B(1,84) C(1,15)", "what runs stays");
+    world.hpa.spec.max_replicas = 10;
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,66)", "C shrank a short time ago");
-    world.second += 60;
+    world.hpa.spec.max_replicas = 9;
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,17)");
+    assert_eq!(world.bounds(), "A(1,1) B(1,3) C(1,5)", "unless a user wants less, as often as he says so");
+    world.annotate(annotations::FEDERATED_HPA_STRICT_MAX, "true");
+    for (cluster, replicas) in [("A", 1), ("B", 3), ("C", 1)] {
+        world.report(cluster, replicas, replicas, READY);
+    }
+    world.settle();
+    world.place(&[("A", 98), ("B", 1), ("C", 1)]);
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,1) B(1,3) C(1,1)", "C has not said that it has what it got");
+    world.report("C", 1, 1, READY);
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,5) B(1,3) C(1,1)");
 }
 
 fn limited(current: i32) -> Value {
@@ -1149,9 +1168,6 @@ fn maxima_stay_within_the_quota_and_come_back() {
     assert_eq!(world.bounds(), "A(1,20) B(1,10)", "raised at once");
     assert_eq!(world.condition("ScalingLimited"), "");
     world.quota = Some("2");
-    world.settle();
-    assert_eq!(world.bounds(), "A(1,20) B(1,10)", "lowered once in a minute");
-    world.second += 60;
     world.settle();
     assert_eq!(world.bounds(), "A(1,14) B(1,6)");
     world.quota = None;

@@ -97,15 +97,16 @@ impl Scene {
 
     /// Gives each member metrics APIs, whose values are set afterwards.
     fn measured(&self) -> anyhow::Result<Vec<Metrics>> {
-        let of = |member: &ironclad_simcluster::SimCluster| {
+        let mut all = Vec::new();
+        for member in self.world.members.values() {
             let metrics = Metrics::new(member.client(), self.world.clock().clone());
             member.server().mount_in_front(Arc::new(metrics.clone()));
             for group in Metrics::groups() {
                 member.server().announce(&group).map_err(|error| anyhow::anyhow!(error.message))?;
             }
-            Ok(metrics)
-        };
-        self.world.members.values().map(|member| of(member)).collect()
+            all.push(metrics);
+        }
+        Ok(all)
     }
 
     async fn add(&self, autoscaler: &FederatedHPA) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     CLAIMANT, Context, Effect, HandOver, Placed, Seen, Target, is_enabled, label, own_works, recorded,
     state::{self, State},
+    status,
 };
 
 /// Time for which the end waits for the scheduler.
@@ -52,6 +53,9 @@ pub(super) fn decide(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     }
     remove(plan, seen);
     plan.note(Reason::Released.into());
+    if is_ours && metadata.deletion_timestamp.is_none() && !goes_on(seen) {
+        status::ended(&cx, plan);
+    }
     plan.effects.extend(released.map(|patch| Effect::Release { patch }));
     if goes_on(seen) {
         // With the target of the spec.

@@ -127,7 +127,7 @@ pub(super) fn observe<'a>(
     }
     for (cluster, why) in &fleet.left {
         let reason = Reason::ClusterLeft { cluster: cluster.clone(), why: why.clone() };
-        if *why == Left::NoVersion {
+        if matches!(why, Left::NoVersion | Left::NotReady) {
             fleet.warnings.push(reason.to_string());
         }
         plan.note(reason.into());

@@ -853,7 +853,9 @@ fn deleted_autoscalers_leave_the_replicas_that_members_decided() {
     let mut unlabelled = three();
     unlabelled.settle();
     unlabelled.hpa = patched(&unlabelled.hpa, &json!({"metadata": {"labels": {labels::FEDERATED_HPA_ENABLED: null}}}));
-    assert_eq!(unlabelled.step(), ["delete A", "delete B", "delete C", "hpa"]);
+    assert_eq!(unlabelled.step(), ["delete A", "delete B", "delete C", "status", "hpa"]);
+    assert!(unlabelled.condition("AbleToScale").starts_with("False NotEnabled: no member runs it"));
+    assert_eq!(unlabelled.condition("ScalingActive"), "");
     let metadata = json!(unlabelled.hpa.metadata);
     assert_eq!(metadata["labels"], json!({}), "policies may propagate it again");
     assert_eq!(metadata["annotations"], json!({}));
@@ -1014,8 +1016,14 @@ fn the_status_adds_members_up() {
     assert_eq!(status.get("currentMetrics"), None, "of several members");
     assert_eq!(
         world.condition("AbleToScale"),
-        "True ReadyForNewScale: 1 of 2 members; cluster B: FailedGetScale: no such thing"
+        "True ReadyForNewScale: 1 of 3 members; cluster B: FailedGetScale: no such thing; cluster C: it has not reported yet"
     );
+    let refused = json!([{"type": "Applied", "status": "False", "reason": "AppliedFailed", "message": "it exists",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let of_c = world.works.iter_mut().find(|work| &*key_of(work).unwrap().cluster.0 == "C").unwrap();
+    *of_c = Arc::new(patched(&**of_c, &json!({"status": {"conditions": refused}})));
+    world.settle();
+    assert!(world.condition("AbleToScale").ends_with("; cluster C: AppliedFailed: it exists"));
     assert!(world.condition("ScalingActive").starts_with("True ValidMetricFound"));
     world.set_ready("A", "False");
     world.second += 1;
@@ -1031,6 +1039,9 @@ fn the_status_adds_members_up() {
     few.settle();
     assert_eq!(few.bounds(), "A(1,1) B(1,1) C(1,1)");
     assert!(few.condition("ScalingLimited").starts_with("True MaxBelowClusterCount: maxReplicas 2 is below"));
+    few.annotate(annotations::FEDERATED_HPA_SPLIT, r#"{"mode":"PerCluster"}"#);
+    few.settle();
+    assert_eq!((few.bounds().as_str(), few.condition("ScalingLimited").as_str()), ("A(1,2) B(1,2) C(1,2)", ""));
 }
 
 #[test]

@@ -218,7 +218,12 @@ mod tests {
             ),
             ("the end is complete", Some(ending), Some(off.clone()), "Deployment shop/web"),
             ("another target", Some(hpa()), Some(other.clone()), "Deployment shop/api, Deployment shop/web"),
-            ("another target, and the old one is not handed over", Some(acting(&hpa())), Some(acting(&other)), "Deployment shop/api"),
+            (
+                "another target, and the old one is not handed over",
+                Some(acting(&hpa())),
+                Some(acting(&other)),
+                "Deployment shop/api",
+            ),
             ("it is handed over", Some(acting(&other)), Some(other), "Deployment shop/web"),
             ("another maximum", Some(hpa()), Some(with(&hpa(), "/spec/maxReplicas", json!(4))), ""),
             ("it was never distributed", Some(off), None, ""),

@@ -214,7 +214,9 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotEnabled => f.write_str("it is not distributed"),
+            Self::NotEnabled => f.write_str(
+                "no member runs it: label federatedhpa.karmada.io/enabled is not \"true\", and nothing scales its target here",
+            ),
             Self::Conflict { with, same_kind: true } => write!(
                 f,
                 "{with} is older and scales the same target: take the label federatedhpa.karmada.io/enabled off one of them"

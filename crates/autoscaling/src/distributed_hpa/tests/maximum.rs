@@ -99,7 +99,8 @@ impl Fleet {
             Turn::Load(at, replicas) => self.members[at].load = replicas,
             Turn::Apply(at) => {
                 let generation = self.work(at).and_then(|work| work.metadata.generation);
-                if let Some((generation, bounds)) = generation.zip(self.written(at)).filter(|_| self.members[at].ready) {
+                if let Some((generation, bounds)) = generation.zip(self.written(at)).filter(|_| self.members[at].ready)
+                {
                     self.members[at].bounds = Some(bounds);
                     self.members[at].generation = generation;
                 }
@@ -172,7 +173,9 @@ impl Fleet {
         let of = |at: usize| state.clusters.get(&ClusterName::from(NAMES[at]));
         let is_limited = |at: usize| of(at).is_some_and(|state| limited[at].is_some_and(|has| has.max < state.share));
         let all: i32 = (0..3)
-            .filter_map(|at| Some(of(at)?.current.unwrap_or(20).max(of(at)?.min).max(if self.members[at].ready { 1 } else { 20 })))
+            .filter_map(|at| {
+                Some(of(at)?.current.unwrap_or(20).max(of(at)?.min).max(if self.members[at].ready { 1 } else { 20 }))
+            })
             .sum();
         if all > self.limit() || (0..3).any(is_limited) {
             return;

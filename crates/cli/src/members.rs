@@ -8,8 +8,9 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
-use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
-use ironclad_runtime::{Api, TokenAccess, client_by_token};
+use ironclad_api::cluster::Cluster;
+use ironclad_members::client;
+use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, Config, ResourceExt as _, api::ListParams, config::Kubeconfig};
@@ -45,7 +46,7 @@ impl Member {
     pub fn client(&self) -> Result<Client, String> {
         match self.access.as_ref().map_err(Clone::clone)? {
             Access::Context(config) => connect::client((**config).clone()).map_err(|error| error.to_string()),
-            Access::Secret(cluster, secret) => by_secret(cluster, secret.as_deref()),
+            Access::Secret(cluster, secret) => client(cluster, secret.as_deref(), warnings::printing()),
             Access::Client(client) => Ok(client.clone()),
         }
     }
@@ -96,19 +97,6 @@ async fn access(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Clust
         return Ok(Access::Context(Box::new(config)));
     }
     Ok(Access::Secret(Box::new(cluster.clone()), secret.map(Box::new)))
-}
-
-fn by_secret(cluster: &Cluster, secret: Option<&Secret>) -> Result<Client, String> {
-    let access = cluster.access(secret).map_err(|error| error.to_string())?;
-    let access = TokenAccess {
-        endpoint: access.endpoint,
-        token: access.token,
-        ca_bundle: access.ca_bundle,
-        proxy: access.proxy,
-        proxy_header: &cluster.spec.proxy_header,
-        bars: is_never_a_server,
-    };
-    client_by_token(access, warnings::printing())
 }
 
 /// Answers of members.

@@ -17,7 +17,7 @@ use ironclad_api::{
 use ironclad_autoscaling::distributed_hpa::{self, target_keys};
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_propagation::{dependencies::dependents, quota};
-use ironclad_runtime::{Api, CacheSpec, Indexer, Transform, WatchScope};
+use ironclad_runtime::{Api, CacheSpec, Indexer, Scope, Transform, WatchScope};
 use k8s_openapi::{
     api::{
         autoscaling::v2::HorizontalPodAutoscaler,
@@ -28,7 +28,10 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Client, Resource, core::PartialObjectMeta};
+use kube::{
+    Client, Resource,
+    core::{ClusterResourceScope, NamespaceResourceScope, PartialObjectMeta},
+};
 use parking_lot::Mutex;
 
 use crate::{
@@ -43,16 +46,31 @@ use crate::{
 /// A CustomResourceDefinition without its schemas, which are most of it.
 pub(crate) type Definition = PartialObjectMeta<CustomResourceDefinition>;
 
-/// All objects of a kind.
+/// All objects of a kind without namespaces.
 const fn all<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec<K>
 where
-    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
+    K: ironclad_runtime::Object + Resource<DynamicType = (), Scope = ClusterResourceScope>,
 {
     CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes, transform: None }
 }
 
-fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
+/// The objects of a kind in the namespaces that the process reads.
+const fn within<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec<K>
+where
+    K: ironclad_runtime::Object + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    CacheSpec { name, api: within_scope, scope: WatchScope::default, indexes, transform: None }
+}
+
+fn everywhere<K: Resource<DynamicType = ()>>(client: &Client, _: &Scope) -> Api<K> {
     Api::all(client.clone())
+}
+
+fn within_scope<K>(client: &Client, scope: &Scope) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    scope.api(client)
 }
 
 /// Bindings of one policy share its placement, and those of similar workloads their requirements.
@@ -73,10 +91,10 @@ macro_rules! by_selected {
     };
 }
 
-pub(crate) static POLICIES: CacheSpec<PropagationPolicy> = all("propagationpolicies", by_selected!());
+pub(crate) static POLICIES: CacheSpec<PropagationPolicy> = within("propagationpolicies", by_selected!());
 pub(crate) static CLUSTER_POLICIES: CacheSpec<ClusterPropagationPolicy> =
     all("clusterpropagationpolicies", by_selected!());
-pub(crate) static OVERRIDES: CacheSpec<OverridePolicy> = all("overridepolicies", by_selected!());
+pub(crate) static OVERRIDES: CacheSpec<OverridePolicy> = within("overridepolicies", by_selected!());
 pub(crate) static CLUSTER_OVERRIDES: CacheSpec<ClusterOverridePolicy> = all("clusteroverridepolicies", by_selected!());
 pub(crate) static CLUSTERS: CacheSpec<Cluster> =
     CacheSpec { transform: Some(share_in_clusters), ..all("clusters", &[]) };
@@ -84,7 +102,7 @@ pub(crate) static NAMESPACES: CacheSpec<Namespace> = all("namespaces", &[]);
 pub(crate) static TAINT_POLICIES: CacheSpec<ClusterTaintPolicy> = all("clustertaintpolicies", &[]);
 pub(crate) static BINDINGS: CacheSpec<ResourceBinding> = CacheSpec {
     transform: Some(share_in_bindings),
-    ..all(
+    ..within(
         "resourcebindings",
         &[
             (BY_TEMPLATE, |b| vec![template_of(&b.spec)]),
@@ -110,35 +128,37 @@ pub(crate) static CLUSTER_BINDINGS: CacheSpec<ClusterResourceBinding> = CacheSpe
         ],
     )
 };
-pub(crate) static WORKS: CacheSpec<Work> =
-    all("works", &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)]);
+pub(crate) static WORKS: CacheSpec<Work> = within(
+    "works",
+    &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)],
+);
 pub(crate) static PRIORITY_CLASSES: CacheSpec<PriorityClass> = all("priorityclasses", &[]);
 pub(crate) static DEFINITIONS: CacheSpec<Definition> = all("customresourcedefinitions", &[]);
 pub(crate) static CLUSTER_ROLES: CacheSpec<ClusterRole> = all("clusterroles", &[]);
 pub(crate) static CLUSTER_ROLE_BINDINGS: CacheSpec<ClusterRoleBinding> = all("clusterrolebindings", &[]);
-pub(crate) static QUOTAS: CacheSpec<FederatedResourceQuota> = all("federatedresourcequotas", &[]);
+pub(crate) static QUOTAS: CacheSpec<FederatedResourceQuota> = within("federatedresourcequotas", &[]);
 pub(crate) static REBALANCERS: CacheSpec<WorkloadRebalancer> = all("workloadrebalancers", &[]);
-pub(crate) static CRON_FEDERATED_HPAS: CacheSpec<CronFederatedHPA> = all("cronfederatedhpas", &[]);
+pub(crate) static CRON_FEDERATED_HPAS: CacheSpec<CronFederatedHPA> = within("cronfederatedhpas", &[]);
 /// By the workload that they scale.
 pub(crate) static FEDERATED_HPAS: CacheSpec<FederatedHPA> =
-    all("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
+    within("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
 /// By the workload that they scale.
 pub(crate) static HORIZONTAL_POD_AUTOSCALERS: CacheSpec<HorizontalPodAutoscaler> =
-    all("horizontalpodautoscalers", &[(BY_SCALED, |hpa| target_keys(hpa).iter().map(template_name).collect())]);
+    within("horizontalpodautoscalers", &[(BY_SCALED, |hpa| target_keys(hpa).iter().map(template_name).collect())]);
 pub(crate) static CUSTOMIZATIONS: CacheSpec<ResourceInterpreterCustomization> =
     all("resourceinterpretercustomizations", &[]);
 pub(crate) static INTERPRETER_WEBHOOKS: CacheSpec<ResourceInterpreterWebhookConfiguration> =
     all("resourceinterpreterwebhookconfigurations", &[]);
 /// Credentials of members.
 pub(crate) static SECRETS: CacheSpec<Secret> =
-    CacheSpec { api: |client| Api::namespaced(client.clone(), namespaces::CLUSTER), ..all("secrets", &[]) };
+    CacheSpec { api: |client, _| Api::namespaced(client.clone(), namespaces::CLUSTER), ..within("secrets", &[]) };
 /// Leases of agents.
 pub(crate) static LEASES: CacheSpec<Lease> =
-    CacheSpec { api: |client| Api::namespaced(client.clone(), namespaces::CLUSTER), ..all("leases", &[]) };
+    CacheSpec { api: |client, _| Api::namespaced(client.clone(), namespaces::CLUSTER), ..within("leases", &[]) };
 /// The ConfigMap by which people pause evictions.
 pub(crate) static EVICTION_PAUSE: CacheSpec<ConfigMap> = CacheSpec {
     name: "failover pause",
-    api: |client| Api::namespaced(client.clone(), namespaces::SYSTEM),
+    api: |client, _| Api::namespaced(client.clone(), namespaces::SYSTEM),
     scope: || WatchScope { labels: None, fields: Some(format!("metadata.name={PAUSE_CONFIG_MAP}")) },
     indexes: &[],
     transform: None,
@@ -152,6 +172,7 @@ mod tests {
         work::ReplicaRequirements,
     };
     use ironclad_runtime::Caches;
+    use ironclad_seam::Seam;
     use serde_json::json;
 
     use super::*;
@@ -177,7 +198,7 @@ mod tests {
 
     #[test]
     fn cached_bindings_share_equal_placements_and_requirements_also_after_a_change() {
-        let cache = Caches::default().take(&BINDINGS);
+        let cache = Caches::new(Scope::All, &Seam::system("test")).take(&BINDINGS);
         let shared = |one: &str, other: &str| {
             let (one, other) = (cache.get("shop", one).unwrap(), cache.get("shop", other).unwrap());
             let is_same = |pair: (&Option<Shared<Placement>>, &Option<Shared<Placement>>)| {
@@ -199,7 +220,7 @@ mod tests {
 
     #[test]
     fn cached_clusters_share_what_they_serve_and_their_resource_models() {
-        let cache = Caches::default().take(&CLUSTERS);
+        let cache = Caches::new(Scope::All, &Seam::system("test")).take(&CLUSTERS);
         for (name, kind) in [("m1", "Deployment"), ("m2", "Deployment"), ("m3", "Job")] {
             let cluster = json!({
                 "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",

@@ -6,8 +6,8 @@ use ironclad_api::{
     cluster::Cluster,
     work::{AggregatedStatusItem, ResourceBinding, TargetCluster},
 };
-use ironclad_estimator::Pod;
 use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName};
+use ironclad_members::{Member, Pod};
 use ironclad_planning::leader::EstimatorAnswer;
 use ironclad_runtime::Change;
 use ironclad_scheduling::{
@@ -20,7 +20,7 @@ use kube::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{bindings::Bindings, index::BY_TARGET, members::Member, settings::Settings};
+use crate::{bindings::Bindings, index::BY_TARGET, settings::Settings};
 
 /// Growth of a cluster within this time enqueues what waits for it once (specification/scheduling.md 16.3).
 const GROWTH_EVERY: Duration = Duration::from_millis(200);
@@ -89,9 +89,15 @@ impl FleetCapacity {
     }
 
     /// Keeps the account of a member by its nodes, pods and quotas from the time at which they are listed.
-    pub(crate) fn follow(&self, member: &Arc<Member>, bindings: &Bindings, clock: &Clock) {
-        let (name, resources) = (member.name.clone(), member.resources.clone());
+    pub(crate) fn follow(
+        &self,
+        member: &Member,
+        account: Option<Arc<ironclad_estimator::Member>>,
+        bindings: &Bindings,
+    ) {
+        let name = member.name.clone();
         self.change(|capacity, _| capacity.lists(&name));
+        let Some(resources) = account else { return };
         let (this, cluster) = (self.clone(), name.clone());
         resources.nodes().on_change(move |change| {
             let Some(node) = change.new.as_ref().or(change.old.as_ref()) else { return };
@@ -110,7 +116,7 @@ impl FleetCapacity {
             this.change(|capacity, _| capacity.quota(&cluster, namespace, quota, free));
         });
         let (this, bindings) = (self.clone(), bindings.clone());
-        member.tasks.supervise(clock, "account", move || {
+        member.seam.tasks.supervise(&member.seam.clock, "account", move || {
             let (this, bindings, resources, name) = (this.clone(), bindings.clone(), resources.clone(), name.clone());
             async move {
                 resources.nodes().synced().await;

@@ -31,7 +31,7 @@ use prometheus_client::{
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    bindings::Bindings, capacity::FleetCapacity, connector::Connector, members::Members, metrics, settings::Settings,
+    backends::Backends, bindings::Bindings, capacity::FleetCapacity, metrics, settings::Settings, setup::Accounts,
 };
 
 /// Largest number of assumed workloads that are sent with one call.
@@ -48,10 +48,10 @@ pub(crate) fn member_needs(settings: &Settings) -> Needs {
 pub(crate) struct EstimateParts<'a> {
     pub(crate) settings: &'a Arc<Settings>,
     pub(crate) seam: &'a Seam,
-    pub(crate) connector: &'a Arc<dyn Connector>,
+    pub(crate) backends: &'a Arc<dyn Backends>,
     pub(crate) plane: &'a Client,
     pub(crate) clusters: &'a Informer<Cluster>,
-    pub(crate) members: &'a Arc<Members>,
+    pub(crate) accounts: &'a Accounts,
     pub(crate) bindings: &'a Bindings,
     pub(crate) capacity: &'a FleetCapacity,
     pub(crate) registry: &'a mut Registry,
@@ -65,10 +65,10 @@ struct Shared {
     settings: Arc<Settings>,
     seam: Seam,
     began: Instant,
-    connector: Arc<dyn Connector>,
+    backends: Arc<dyn Backends>,
     clusters: Informer<Cluster>,
     services: Informer<Service>,
-    members: Arc<Members>,
+    accounts: Accounts,
     bindings: Bindings,
     capacity: FleetCapacity,
     remotes: RwLock<BTreeMap<ClusterName, Remote>>,
@@ -109,10 +109,10 @@ impl Estimates {
             settings: settings.clone(),
             seam: parts.seam.clone(),
             began: parts.seam.clock.mono(),
-            connector: parts.connector.clone(),
+            backends: parts.backends.clone(),
             clusters: parts.clusters.clone(),
             services: Informer::new(&[]),
-            members: parts.members.clone(),
+            accounts: parts.accounts.clone(),
             bindings: parts.bindings.clone(),
             capacity: parts.capacity.clone(),
             remotes: RwLock::default(),
@@ -224,9 +224,9 @@ impl Estimates {
     ) -> Option<i32> {
         let this = self.0.as_ref()?;
         let resource = &spec.resource;
-        if let Some(member) = this.members.get(cluster) {
+        if let Some(account) = this.accounts.get(cluster) {
             let now = this.seam.clock.wall();
-            return member.resources.unschedulable(&resource.namespace, &resource.name, threshold, now);
+            return account.unschedulable(&resource.namespace, &resource.name, threshold, now);
         }
         let call = Call::Unschedulable(threshold);
         let answer = this.call(cluster, &Workload::of(spec), &call, &[]).await;
@@ -368,7 +368,7 @@ impl Shared {
         remotes.remove(name);
         if !addresses.is_empty() {
             let (tls, seam) = (&self.settings.estimators.tls, &self.seam);
-            let estimator = self.connector.estimator(&name.0, addresses.clone(), tls, &seam.clock, &seam.tasks);
+            let estimator = self.backends.estimator(&name.0, addresses.clone(), tls, &seam.clock, &seam.tasks);
             remotes.insert(
                 name.clone(),
                 Remote { addresses, estimator, breaker: Mutex::default(), last: Mutex::default() },

@@ -6,7 +6,7 @@
 
 mod announce;
 mod application_failover;
-mod awaiting;
+mod backends;
 mod binding;
 mod binding_status;
 mod bindings;
@@ -15,7 +15,6 @@ mod capacity;
 mod cluster;
 mod cluster_status;
 mod clusters;
-mod connector;
 mod controller;
 mod cron_federated_hpa;
 mod dependencies;
@@ -35,7 +34,6 @@ mod index;
 mod interpreter;
 mod mapper;
 mod member_object;
-mod members;
 mod metrics;
 #[cfg(test)]
 mod metrics_tests;
@@ -64,7 +62,7 @@ mod without_node;
 mod work_status;
 mod works;
 
-pub use connector::{Connector, NetworkConnector};
+pub use backends::{Backends, NetworkBackends};
 pub use process::Controllers;
 pub use registry::{ControllerRow, RunsIn, UnknownController, controller_names, controller_rows};
 pub use settings::{ControllerList, EstimatorSettings, Settings};

@@ -3,14 +3,15 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use ironclad_api::{JsonText, ObjectMeta, work::Work};
+use ironclad_api::{JsonText, ObjectMeta, labels, work::Work};
 use ironclad_fleet::Gvk;
 use ironclad_interpreter::{Interpreter, Kept};
+use ironclad_members::{Member, PerMember};
 use ironclad_propagation::{
     drift,
     execution::{self, Comparison},
 };
-use ironclad_runtime::{Failure, Informer};
+use ironclad_runtime::{Failure, Informer, WatchScope};
 use kube::{
     Resource,
     api::{ApiResource, TypeMeta},
@@ -23,7 +24,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use crate::interpreter::Interpreters;
+use crate::{interpreter::Interpreters, mapper::Mapper, objects::Objects};
 
 /// One object of a member. It is complete in answers to requests, and mostly trimmed in caches.
 #[derive(Debug, Clone)]
@@ -113,8 +114,25 @@ fn hash_of(rest: &Map<String, Value>) -> u64 {
     execution::content_hash(rest)
 }
 
+/// Applied objects of each connected member, by kind.
+pub(crate) type MemberObjects = Arc<PerMember<Objects<MemberObject>>>;
+
+/// The objects that are applied in a member, of which nothing is watched yet.
+pub(crate) fn of(
+    member: &Member,
+    mapper: &Arc<Mapper>,
+    interpreters: &Arc<Interpreters>,
+    works: &Informer<Work>,
+) -> Objects<MemberObject> {
+    // Objects of other origin are found by the answer to a create, at the price of one read.
+    let scope = WatchScope { labels: Some(format!("{}={}", labels::MANAGED, labels::TRUE)), fields: None };
+    let (interpreters, works, seam) = (interpreters.clone(), works.clone(), &member.seam);
+    let make = Box::new(move |gvk: &Gvk| informer(&interpreters, &works, gvk));
+    Objects::new(member.client.clone(), mapper.clone(), seam, seam.tasks.clone(), scope, make).of_older_servers()
+}
+
 /// The cache of a kind in a member.
-pub(crate) fn informer(interpreters: &Arc<Interpreters>, works: &Informer<Work>, gvk: &Gvk) -> Informer<MemberObject> {
+fn informer(interpreters: &Arc<Interpreters>, works: &Informer<Work>, gvk: &Gvk) -> Informer<MemberObject> {
     let (interpreters, works, gvk) = (interpreters.clone(), works.clone(), gvk.clone());
     Informer::with_transform(&[], move |object: &mut MemberObject, before| {
         let interpreter = interpreters.for_a_decision();

@@ -18,7 +18,7 @@ pub(crate) struct OwnedWorks {
 
 impl OwnedWorks {
     pub(crate) fn new(setup: &Setup, controller: &'static str) -> Self {
-        Self { writer: setup.writer(controller), plane: setup.plane.clone(), works: setup.works.clone() }
+        Self { writer: setup.writer(controller), plane: setup.plane.clone(), works: setup.works() }
     }
 
     /// Sends one write; `seen` are the Works over which it was decided.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_autoscaling::federated_hpa::report::Report as AutoscalerReport;
 use ironclad_failover::taint_manager::{Report, Row};
-use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_fleet::{Binding, BindingKey, ClusterName};
+use ironclad_members::Connections;
 use ironclad_planning::{
     self as planning,
     announcement::LeaseName,
@@ -17,7 +18,7 @@ use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{announce, connector::Connector, controller::Controller, registry, settings::Settings, setup::Setup};
+use crate::{announce, backends::Backends, controller::Controller, registry, settings::Settings, setup::Setup};
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
 pub struct Controllers {
@@ -29,8 +30,14 @@ pub struct Controllers {
 impl Controllers {
     /// Constructs the controllers that these settings enable; they run from [`Controllers::start`] on.
     #[must_use]
-    pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
-        let setup = Setup::new(plane, seam, connector, settings);
+    pub fn new(
+        plane: Client,
+        seam: Seam,
+        members: Connections,
+        backends: Arc<dyn Backends>,
+        settings: Settings,
+    ) -> Arc<Self> {
+        let setup = Setup::new(plane, seam, members, backends, settings);
         let running = registry::construct(&setup);
         let registry = Arc::new(setup.take_registry());
         Arc::new(Self { setup, running, registry })
@@ -39,11 +46,11 @@ impl Controllers {
     /// Starts the watches, waits until the first lists are complete, and starts all controllers: none reconciles over
     /// half of the objects.
     pub async fn start(&self) {
-        self.setup.caches.start(&self.setup.plane, &self.setup.seam);
+        self.setup.caches.start(&self.setup.plane);
         self.setup.caches.synced().await;
         for (name, controller) in &self.running {
             tracing::debug!(controller = name, "starting");
-            controller.clone().start();
+            controller.clone().start(&self.setup.seam.tasks);
         }
     }
 
@@ -62,12 +69,7 @@ impl Controllers {
     /// True if no controller has anything to do and every requested status is written.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.running.iter().all(|(_, controller)| controller.is_quiet())
-            && self.setup.bindings.is_quiet()
-            && self.setup.work_status.is_quiet()
-            && self.setup.cluster_status.is_quiet()
-            && self.setup.template_status.is_quiet()
-            && self.setup.members.is_quiet()
+        self.running.iter().all(|(_, controller)| controller.is_quiet()) && self.setup.is_quiet()
     }
 
     /// The metrics of all controllers.
@@ -115,25 +117,23 @@ impl Controllers {
     /// The nodes, pods and quotas of a connected cluster as this process has them in its caches.
     #[must_use]
     pub fn observed(&self, cluster: &ClusterName) -> Option<Arc<ironclad_estimator::Member>> {
-        self.setup.members.get(cluster).map(|member| member.resources.clone())
+        self.setup.made.accounts.get()?.get(cluster)
     }
 
-    /// The account of capacity as it is now. It costs a copy of it.
+    /// The account of capacity as it is now, if this process keeps it. It costs a copy of it.
     #[must_use]
-    pub fn capacity(&self) -> Capacity {
-        self.setup.capacity.lock().clone()
+    pub fn capacity(&self) -> Option<Capacity> {
+        Some(self.setup.made.capacity.get()?.lock().clone())
     }
 
     /// The answers about a binding: those of the accounts by node at present, and the last of each estimator over gRPC.
     /// None if there are neither, or if its result does not depend on capacity.
     #[must_use]
     pub fn explain_estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer> {
-        let found = self.setup.bindings.get(&Key::new(&binding.namespace, &binding.name));
-        found.map_or_else(Vec::new, |binding| {
-            let mut answers = self.setup.capacity.explain(binding.view());
-            answers.extend(self.setup.estimates.explain(binding.view()));
-            answers
-        })
+        let (made, Some(binding)) = (&self.setup.made, self.binding(binding)) else { return Vec::new() };
+        let by_node = made.capacity.get().map(|capacity| capacity.explain(binding.view()));
+        let by_servers = made.estimates.get().map(|estimates| estimates.explain(binding.view()));
+        by_node.into_iter().chain(by_servers).flatten().collect()
     }
 
     /// The last round of a FederatedHPA; `None` if this process has evaluated none of this name.
@@ -142,9 +142,13 @@ impl Controllers {
         self.setup.explain.autoscaler(&Key::new(namespace, name))
     }
 
+    fn binding(&self, key: &BindingKey) -> Option<Binding> {
+        self.setup.made.bindings.get()?.get(&Key::new(&key.namespace, &key.name))
+    }
+
     /// The message of a binding's condition `Scheduled`.
     fn explain_scheduling(&self, binding: &BindingKey) -> Option<String> {
-        let binding = self.setup.bindings.get(&Key::new(&binding.namespace, &binding.name))?;
+        let binding = self.binding(binding)?;
         let condition = conditions::get(&binding.view().status()?.conditions, SCHEDULED)?;
         Some(condition.message.clone())
     }

@@ -99,11 +99,12 @@ impl Row {
 
     /// Its state with these settings; `None` if it is a part of another.
     fn state(&self, settings: &Settings) -> Option<Running> {
+        let has_work = settings.agent_of.is_none() || self.runs_in == RunsIn::ControlPlaneAndAgent;
         let is_listed = self.switch == Switch::Always || settings.controllers.enabled(self.name);
         match self.code {
             Code::PartOfQuota => None,
             Code::NotBuilt => Some(Running::NotBuilt),
-            Code::Built(_) if !is_listed => Some(Running::SwitchedOff),
+            Code::Built(_) if !has_work || !is_listed => Some(Running::SwitchedOff),
             Code::Built(_) if self.gate.is_some_and(|gate| !settings.gates.enabled(gate)) => Some(Running::GateOff),
             Code::Built(_) => Some(Running::Running),
         }
@@ -351,6 +352,13 @@ impl ControllerList {
 
 #[cfg(test)]
 mod tests {
+    use ironclad_api::cluster::Cluster;
+    use ironclad_members::Connections;
+    use ironclad_runtime::Scope;
+    use ironclad_seam::Seam;
+    use k8s_openapi::api::core::v1::Secret;
+    use kube::Client;
+
     use super::*;
 
     #[test]
@@ -405,6 +413,42 @@ mod tests {
         }
         let error = ControllerList::parse("*,-nmespace").unwrap_err().to_string();
         assert!(error.starts_with("--controllers names \"nmespace\", which is none\n  try: one of "), "{error}");
+    }
+
+    /// Plurals of the kinds of the control plane that a process with these settings watches.
+    fn watched(settings: Settings) -> BTreeSet<&'static str> {
+        struct NoMembers;
+        impl ironclad_members::Connector for NoMembers {
+            fn connect(&self, _: &Cluster, _: Option<&Secret>) -> Result<Client, String> {
+                Err("there are none".to_owned())
+            }
+        }
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+        });
+        let plane = Client::new(silent, "default");
+        let connections = Connections::new(Arc::new(NoMembers), Scope::All);
+        let setup = Setup::new(plane, Seam::system("test"), connections, Arc::new(crate::NetworkBackends), settings);
+        drop(construct(&setup));
+        setup.caches.names()
+    }
+
+    #[tokio::test]
+    async fn a_process_watches_what_its_controllers_read() {
+        let agent = watched(Settings { agent_of: Some("m1".into()), ..Settings::default() });
+        let of_interpreters = [
+            "customresourcedefinitions",
+            "resourceinterpretercustomizations",
+            "resourceinterpreterwebhookconfigurations",
+        ];
+        let want: BTreeSet<_> = ["clusters", "namespaces", "works"].into_iter().chain(of_interpreters).collect();
+        assert_eq!(agent, want, "an agent");
+        let plane = watched(Settings::default());
+        assert!(plane.is_superset(&want) && plane.contains("propagationpolicies"), "{plane:?}");
+        let controllers =
+            ControllerList::parse("namespace,-scheduler,-detector,-policy,-dependencies,-withoutEffect").unwrap();
+        let few = watched(Settings { controllers, ..Settings::default() });
+        assert!(few.contains("namespaces") && !few.contains("propagationpolicies"), "{few:?}");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use ironclad_api::names;
 use ironclad_estimator::ClientTls;
 use ironclad_failover as failover;
-use ironclad_fleet::gates::Gates;
+use ironclad_fleet::{ClusterName, gates::Gates};
 use ironclad_interpreter_lua::RunningScripts;
+use ironclad_runtime::Scope;
 use ironclad_scheduling as scheduling;
 
 /// All settings; the defaults are those of the reference.
@@ -15,6 +17,8 @@ pub struct Settings {
     pub gates: Gates,
     /// `--controllers`.
     pub controllers: ControllerList,
+    /// The cluster whose agent this process is; `None` in a control plane.
+    pub agent_of: Option<ClusterName>,
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,
@@ -42,6 +46,12 @@ pub struct Settings {
 pub(crate) const DESCHEDULER: &str = "descheduler";
 
 impl Settings {
+    /// Namespaces of the control plane that are watched: an agent has rights in one.
+    pub(crate) fn scope(&self) -> Scope {
+        let namespace = self.agent_of.as_ref().map(|cluster| names::execution_namespace(&cluster.0));
+        namespace.map_or(Scope::All, |namespace| Scope::Namespace(namespace.into()))
+    }
+
     /// Returns whether the descheduler runs.
     #[must_use]
     pub fn deschedules(&self) -> bool {

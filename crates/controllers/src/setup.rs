@@ -1,6 +1,6 @@
 //! The parts from which controllers are built. A controller keeps those that it needs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ironclad_api::{
     cluster::Cluster,
@@ -8,6 +8,7 @@ use ironclad_api::{
     work::{ObjectReference, Work},
 };
 use ironclad_fleet::{Event, Gvk};
+use ironclad_members::{Connections, Member, Members, PerMember};
 use ironclad_runtime::{
     Api, Caches, Change, HotLoops, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer,
 };
@@ -17,18 +18,18 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::{
+    backends::Backends,
     bindings::Bindings,
     caches::{CLUSTERS, WORKS},
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
-    connector::Connector,
-    estimates::{EstimateParts, Estimates},
+    estimates::{EstimateParts, Estimates, member_needs},
     events::Events,
     explain::Explain,
     groups::Groups,
     interpreter::{Interpreters, metrics::InterpreterMetrics},
     mapper::Mapper,
-    members::{Member, Members},
+    member_object::{self, MemberObjects},
     not_made::CopiesNotMade,
     objects::Objects,
     settings::Settings,
@@ -37,7 +38,11 @@ use crate::{
     works::WorkStatus,
 };
 
-/// The parts. They know no controller.
+/// Nodes and pods of each connected member whose nodes and pods are watched.
+pub(crate) type Accounts = Arc<PerMember<ironclad_estimator::Member>>;
+
+/// The parts, which know no controller. Those that watch something are made when a controller takes them, so that a
+/// process of few controllers watches no more than they read.
 pub(crate) struct Setup {
     /// Time, chance and the owner of all tasks.
     pub(crate) seam: Seam,
@@ -45,8 +50,6 @@ pub(crate) struct Setup {
     pub(crate) plane: Client,
     /// Kinds that the control plane serves.
     pub(crate) mapper: Arc<Mapper>,
-    /// Maker of clients of members.
-    pub(crate) connector: Arc<dyn Connector>,
     /// Flags.
     pub(crate) settings: Arc<Settings>,
     /// Metrics of queues and workers.
@@ -58,119 +61,209 @@ pub(crate) struct Setup {
     pub(crate) events: Events,
     /// Guard against writes that are sent again and again.
     pub(crate) hot_loops: HotLoops,
-    /// Answers about kinds.
-    pub(crate) interpreters: Arc<Interpreters>,
-    /// Bindings of both kinds with the writer of their status.
-    pub(crate) bindings: Bindings,
-    pub(crate) works: Informer<Work>,
-    /// The writer of their status.
-    pub(crate) work_status: WorkStatus,
     /// Reasons why targets of bindings have no Work.
     pub(crate) not_made: CopiesNotMade,
-    pub(crate) clusters: Informer<Cluster>,
-    /// The same, as decisions take them.
-    pub(crate) fleet: ClusterSnapshot,
-    /// The writer of their status.
-    pub(crate) cluster_status: StatusWriter<Typed<Cluster>>,
-    /// Templates of the kinds that some policy or binding names.
-    pub(crate) templates: Arc<Objects<DynamicObject>>,
-    /// The writer of their status.
-    pub(crate) template_status: StatusWriter<Templates>,
     /// Connected members.
     pub(crate) members: Arc<Members>,
-    /// Templates that wait to be claimed.
-    pub(crate) template_queue: TemplateQueue,
-    /// Available replicas of the fleet, as the scheduler assumes them.
-    pub(crate) capacity: FleetCapacity,
-    /// Groups of workloads, as the scheduler assumes them.
-    pub(crate) groups: Groups,
-    /// Answers of estimators over gRPC.
-    pub(crate) estimates: Estimates,
     /// State in memory that is shown on request.
     pub(crate) explain: Explain,
+    backends: Arc<dyn Backends>,
+    pub(crate) made: Made,
+}
+
+/// The parts that were taken.
+#[derive(Default)]
+pub(crate) struct Made {
+    interpreters: OnceLock<Arc<Interpreters>>,
+    pub(crate) bindings: OnceLock<Bindings>,
+    work_status: OnceLock<WorkStatus>,
+    clusters: OnceLock<(Informer<Cluster>, ClusterSnapshot)>,
+    cluster_status: OnceLock<StatusWriter<Typed<Cluster>>>,
+    templates: OnceLock<Arc<Objects<DynamicObject>>>,
+    template_status: OnceLock<StatusWriter<Templates>>,
+    template_queue: OnceLock<TemplateQueue>,
+    member_objects: OnceLock<MemberObjects>,
+    pub(crate) accounts: OnceLock<Accounts>,
+    pub(crate) capacity: OnceLock<FleetCapacity>,
+    groups: OnceLock<Groups>,
+    pub(crate) estimates: OnceLock<Estimates>,
 }
 
 impl Setup {
-    pub(crate) fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Self {
-        let (mut registry, caches) = (Registry::default(), Caches::default());
+    pub(crate) fn new(
+        plane: Client,
+        seam: Seam,
+        connections: Connections,
+        backends: Arc<dyn Backends>,
+        settings: Settings,
+    ) -> Self {
+        let mut registry = Registry::default();
         let work_metrics = WorkMetrics::register(&mut registry);
         registry.register_collector(Box::new(PanicMetrics(seam.tasks.panics().clone())));
-        let interpreter_metrics = InterpreterMetrics::register(&mut registry);
         let events = Events::new(plane.clone(), &seam, &settings);
         let hot_loops = hot_loops(&seam, &mut registry, &events);
-        let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
-        let interpreters = Interpreters::follow(
-            &seam, &plane, &connector, &caches, &events, &interpreter_metrics, &settings.running_scripts,
-        );
-        let clusters = caches.take(&CLUSTERS);
-        let fleet = ClusterSnapshot::follow(&clusters);
-        let bindings = Bindings::start(&seam, &plane, &caches);
-        let works = caches.take(&WORKS);
-        let work_status = WorkStatus::start(&seam, plane.clone(), works.clone());
-        let target = Typed {
-            client: plane.clone(),
-            cache: clusters.clone(),
-            writer: Writer::new("clusterStatus"),
-            api: |client, _| Api::all(client.clone()),
-            status: |c: &Cluster| json(&c.status),
-        };
-        let cluster_status = StatusWriter::start("status/clusters", &seam, target);
-        let templates = Arc::new(Objects::new(
-            plane.clone(),
-            mapper.clone(),
-            &seam,
-            seam.tasks.child("templates"),
-            WatchScope::default(),
-            Box::new(crate::objects::templates),
-        ));
-        let target = Templates { objects: templates.clone(), writer: Writer::new("bindingStatus") };
-        let template_status = StatusWriter::start("status/templates", &seam, target);
-        let template_queue = TemplateQueue::new(queue(&seam, &work_metrics, "detector"));
-        let capacity = FleetCapacity::new(&settings, seam.clock.clone());
-        let groups = Groups::follow(&bindings.namespaced, capacity.options().workload_affinity);
-        let members = Arc::new(Members::new(seam.tasks.clone()));
-        let (account, followed, clock) = (capacity.clone(), bindings.clone(), seam.clock.clone());
-        members.on_connect(move |member| account.follow(member, &followed, &clock));
-        let settings = Arc::new(settings);
-        let estimates = Estimates::new(EstimateParts {
-            settings: &settings,
-            seam: &seam,
-            connector: &connector,
-            plane: &plane,
-            clusters: &clusters,
-            members: &members,
-            bindings: &bindings,
-            capacity: &capacity,
-            registry: &mut registry,
-        });
         Self {
+            mapper: Arc::new(Mapper::new(plane.clone(), seam.clock.clone())),
+            caches: Caches::new(settings.scope(), &seam),
+            members: Arc::new(Members::new(connections, &seam)),
             seam,
             plane,
-            mapper,
-            connector,
-            settings,
+            settings: Arc::new(settings),
             work_metrics,
             registry: Mutex::new(registry),
-            caches,
             events,
             hot_loops,
-            interpreters,
-            bindings,
-            works,
-            work_status,
             not_made: CopiesNotMade::default(),
-            clusters,
-            fleet,
-            cluster_status,
-            templates,
-            template_status,
-            members,
-            template_queue,
-            capacity,
-            groups,
-            estimates,
             explain: Explain::default(),
+            backends,
+            made: Made::default(),
         }
+    }
+
+    /// Answers about kinds.
+    pub(crate) fn interpreters(&self) -> &Arc<Interpreters> {
+        self.made.interpreters.get_or_init(|| {
+            let (metrics, scripts) = (self.register(InterpreterMetrics::register), &self.settings.running_scripts);
+            Interpreters::follow(&self.seam, &self.plane, &self.backends, &self.caches, &self.events, &metrics, scripts)
+        })
+    }
+
+    /// Bindings of both kinds with the writer of their status.
+    pub(crate) fn bindings(&self) -> &Bindings {
+        self.made.bindings.get_or_init(|| Bindings::start(&self.seam, &self.plane, &self.caches))
+    }
+
+    /// Works in the namespaces that the process reads.
+    pub(crate) fn works(&self) -> Informer<Work> {
+        self.caches.take(&WORKS)
+    }
+
+    /// The writer of their status.
+    pub(crate) fn work_status(&self) -> &WorkStatus {
+        self.made.work_status.get_or_init(|| WorkStatus::start(&self.seam, self.plane.clone(), self.works()))
+    }
+
+    /// Clusters, and the same as decisions take them, which are up to date when other handlers are called.
+    fn clusters_and_fleet(&self) -> &(Informer<Cluster>, ClusterSnapshot) {
+        self.made.clusters.get_or_init(|| {
+            let clusters = self.caches.take(&CLUSTERS);
+            let fleet = ClusterSnapshot::follow(&clusters);
+            (clusters, fleet)
+        })
+    }
+
+    pub(crate) fn clusters(&self) -> &Informer<Cluster> {
+        &self.clusters_and_fleet().0
+    }
+
+    /// The same, as decisions take them.
+    pub(crate) fn fleet(&self) -> &ClusterSnapshot {
+        &self.clusters_and_fleet().1
+    }
+
+    /// The writer of their status.
+    pub(crate) fn cluster_status(&self) -> &StatusWriter<Typed<Cluster>> {
+        self.made.cluster_status.get_or_init(|| {
+            let target = Typed {
+                client: self.plane.clone(),
+                cache: self.clusters().clone(),
+                writer: Writer::new("clusterStatus"),
+                api: |client, _| Api::all(client.clone()),
+                status: |c: &Cluster| json(&c.status),
+            };
+            StatusWriter::start("status/clusters", &self.seam, target)
+        })
+    }
+
+    /// Templates of the kinds that some policy or binding names.
+    pub(crate) fn templates(&self) -> &Arc<Objects<DynamicObject>> {
+        self.made.templates.get_or_init(|| {
+            let (scope, make) = (WatchScope::default(), Box::new(crate::objects::templates));
+            let tasks = self.seam.tasks.child("templates");
+            Arc::new(Objects::new(self.plane.clone(), self.mapper.clone(), &self.seam, tasks, scope, make))
+        })
+    }
+
+    /// The writer of their status.
+    pub(crate) fn template_status(&self) -> &StatusWriter<Templates> {
+        self.made.template_status.get_or_init(|| {
+            let target = Templates { objects: self.templates().clone(), writer: Writer::new("bindingStatus") };
+            StatusWriter::start("status/templates", &self.seam, target)
+        })
+    }
+
+    /// Templates that wait to be claimed.
+    pub(crate) fn template_queue(&self) -> &TemplateQueue {
+        self.made.template_queue.get_or_init(|| TemplateQueue::new(self.queue("detector")))
+    }
+
+    /// Objects that were applied in members.
+    pub(crate) fn member_objects(&self) -> &MemberObjects {
+        self.made.member_objects.get_or_init(|| {
+            let all = MemberObjects::default();
+            let (made, mapper, works) = (all.clone(), self.mapper.clone(), self.works());
+            let interpreters = self.interpreters().clone();
+            self.members.on_connect(move |member| {
+                made.set(member, member_object::of(member, &mapper, &interpreters, &works));
+            });
+            all
+        })
+    }
+
+    /// Nodes and pods of members, if these are watched.
+    pub(crate) fn accounts(&self) -> &Accounts {
+        self.made.accounts.get_or_init(|| {
+            let (all, needs) = (Accounts::default(), member_needs(&self.settings));
+            if self.settings.propagation.resource_modeling.is_on() || needs.capacity || needs.unschedulable {
+                let made = all.clone();
+                self.members.on_connect(move |member| {
+                    made.set(member, ironclad_estimator::Member::new(needs, &member.caches));
+                });
+            }
+            all
+        })
+    }
+
+    /// Available replicas of the fleet, as the scheduler assumes them.
+    pub(crate) fn capacity(&self) -> &FleetCapacity {
+        self.made.capacity.get_or_init(|| {
+            let capacity = FleetCapacity::new(&self.settings, self.seam.clock.clone());
+            let (made, accounts, bindings) = (capacity.clone(), self.accounts().clone(), self.bindings().clone());
+            self.members.on_connect(move |member| made.follow(member, accounts.get(&member.name), &bindings));
+            capacity
+        })
+    }
+
+    /// Groups of workloads, as the scheduler assumes them.
+    pub(crate) fn groups(&self) -> &Groups {
+        let is_on = self.capacity().options().workload_affinity;
+        self.made.groups.get_or_init(|| Groups::follow(&self.bindings().namespaced, is_on))
+    }
+
+    /// Answers of estimators over gRPC.
+    pub(crate) fn estimates(&self) -> &Estimates {
+        self.made.estimates.get_or_init(|| {
+            Estimates::new(EstimateParts {
+                settings: &self.settings,
+                seam: &self.seam,
+                backends: &self.backends,
+                plane: &self.plane,
+                clusters: self.clusters(),
+                accounts: self.accounts(),
+                bindings: self.bindings(),
+                capacity: self.capacity(),
+                registry: &mut self.registry.lock(),
+            })
+        })
+    }
+
+    /// True if every requested status is written.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let made = &self.made;
+        made.bindings.get().is_none_or(Bindings::is_quiet)
+            && made.work_status.get().is_none_or(WorkStatus::is_quiet)
+            && made.cluster_status.get().is_none_or(StatusWriter::is_quiet)
+            && made.template_status.get().is_none_or(StatusWriter::is_quiet)
     }
 
     /// A queue whose metrics carry this name.
@@ -178,7 +271,8 @@ impl Setup {
     where
         T: Ord + Clone + std::fmt::Debug + Send + Sync + 'static,
     {
-        queue(&self.seam, &self.work_metrics, name)
+        let jitter = self.seam.rng.stream(&format!("jitter/{name}"));
+        Queue::new(self.seam.clock.clone(), jitter).measured(name, &self.work_metrics)
     }
 
     /// A writer for this controller that does not send the same again and again.
@@ -213,13 +307,6 @@ fn hot_loops(seam: &Seam, registry: &mut Registry, events: &Events) -> HotLoops 
     })
 }
 
-fn queue<T>(seam: &Seam, metrics: &WorkMetrics, name: &'static str) -> Queue<T>
-where
-    T: Ord + Clone + std::fmt::Debug + Send + Sync + 'static,
-{
-    Queue::new(seam.clock.clone(), seam.rng.stream(&format!("jitter/{name}"))).measured(name, metrics)
-}
-
 /// Calls the handler for every change as long as the controller lives. The caches do not keep it alive.
 pub(crate) fn on_change<C, K>(informer: &Informer<K>, controller: &Arc<C>, handler: fn(&C, &Change<K>))
 where
@@ -244,7 +331,7 @@ where
     C: Send + Sync + 'static,
 {
     let weak = Arc::downgrade(controller);
-    setup.interpreters.on_change(move |changed| {
+    setup.interpreters().on_change(move |changed| {
         if let Some(controller) = weak.upgrade() {
             handler(&controller, changed);
         }
@@ -257,7 +344,7 @@ where
     C: Send + Sync + 'static,
 {
     let weak = Arc::downgrade(controller);
-    setup.templates.on_change(move |gvk, change| {
+    setup.templates().on_change(move |gvk, change| {
         if let Some(controller) = weak.upgrade() {
             handler(&controller, gvk, change);
         }

@@ -1,12 +1,11 @@
-//! Nodes and pods of members, and estimators over gRPC (specification/scheduling.md 10.5, 10.6): the caches that
-//! everything in a process shares, one-shot lists, and Karmada's protocol as client and server.
+//! Estimates of members (specification/scheduling.md 10.5, 10.6): from the shared caches of one, from one-shot lists,
+//! and over Karmada's gRPC protocol, as client and server.
 //!
 //! Replicas are computed by [`ironclad_scheduling::estimator`]. The crate decides nothing; which estimators the
 //! scheduler asks is the controllers' part.
 
 mod client;
 mod convert;
-mod kinds;
 mod listed;
 mod member;
 mod metrics;
@@ -16,7 +15,6 @@ mod service;
 mod tls;
 
 pub use client::{Assumed, Call, Client, Estimator, Workload};
-pub use kinds::{Node, Pod, WithoutNode};
 pub use listed::listed;
 pub use member::{Member, Needs};
 pub use metrics::CallMetrics;

@@ -1,10 +1,9 @@
 //! Nodes and pods of a member, listed once: for those who ask once and watch nothing.
 
+use ironclad_members::{Node, Pod, ResourceQuota};
 use ironclad_runtime::Api;
 use ironclad_scheduling::estimator::Index;
 use kube::{Client, Resource, ResourceExt as _, api::ListParams};
-
-use crate::kinds::{Node, Pod, ResourceQuota};
 
 /// Objects per page.
 const PAGE: u32 = 500;

@@ -1,15 +1,15 @@
-//! Caches of one member's nodes and pods. All that a process computes from them follows the same two watches.
+//! What an estimator computes from the shared caches of one member.
 
 use std::{fmt, sync::Arc};
 
-use ironclad_runtime::{Api, Change, Informer, WatchScope};
+use ironclad_members::{
+    BY_BINDING_WITHOUT_NODE, NODES, Node, PODS, Pod, REPLICA_SETS, RESOURCE_QUOTAS, ReplicaSet, ResourceQuota,
+};
+use ironclad_runtime::{Caches, Change, Informer};
 use ironclad_scheduling::estimator::{EstimatePart, Index, Pending, Question, Quota, SetPart, Workload};
-use ironclad_seam::{Seam, Tasks};
 use jiff::{SignedDuration, Timestamp};
-use kube::{Client, ResourceExt as _};
-use parking_lot::{Mutex, RwLock};
-
-use crate::kinds::{Node, Pod, ReplicaSet, ResourceQuota};
+use kube::ResourceExt as _;
+use parking_lot::Mutex;
 
 /// Parts that are computed beside the plain caches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,21 +22,15 @@ pub struct Needs {
     pub unschedulable: bool,
 }
 
-/// Pods without node, by namespace and name of the binding of their workload.
-const BY_BINDING_WITHOUT_NODE: &str = "bindingWithoutNode";
-
-type OnQuota = Box<dyn Fn(&str, &str, Option<Quota>) + Send + Sync>;
-
-/// Nodes and pods of one member, and what is computed from them. Handlers are added before [`Member::start`].
+/// Nodes and pods of one member, and what is computed from them.
 pub struct Member {
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    replica_sets: Informer<ReplicaSet>,
-    quotas: Informer<ResourceQuota>,
+    replica_sets: Option<Informer<ReplicaSet>>,
+    quotas: Option<Informer<ResourceQuota>>,
     needs: Needs,
     index: Mutex<Index>,
     pending: Mutex<Pending>,
-    quota_handlers: RwLock<Vec<OnQuota>>,
 }
 
 impl fmt::Debug for Member {
@@ -46,51 +40,45 @@ impl fmt::Debug for Member {
 }
 
 impl Member {
-    /// Caches that do not run yet.
+    /// Takes what it needs of these caches.
     #[must_use]
-    pub fn new(needs: Needs) -> Arc<Self> {
+    pub fn new(needs: Needs, caches: &Caches) -> Arc<Self> {
         let this = Arc::new(Self {
-            nodes: Informer::new(&[]),
-            pods: Informer::new(&[(BY_BINDING_WITHOUT_NODE, |pod| {
-                let found = pod.without_node();
-                found.map(|found| format!("{}/{}", found.namespace, found.binding)).into_iter().collect()
-            })]),
-            replica_sets: Informer::new(&[]),
-            quotas: Informer::new(&[]),
+            nodes: caches.take(&NODES),
+            pods: caches.take(&PODS),
+            replica_sets: needs.unschedulable.then(|| caches.take(&REPLICA_SETS)),
+            quotas: needs.quotas.then(|| caches.take(&RESOURCE_QUOTAS)),
             needs,
             index: Mutex::default(),
             pending: Mutex::default(),
-            quota_handlers: RwLock::default(),
         });
         if needs.capacity {
-            let weak = Arc::downgrade(&this);
-            this.nodes.on_change(move |change| {
-                if let Some(this) = weak.upgrade() {
-                    this.on_node(change);
+            this.follow(&this.nodes, Self::on_node);
+            this.on_quota({
+                let weak = Arc::downgrade(&this);
+                move |namespace, name, free| {
+                    if let Some(this) = weak.upgrade() {
+                        this.index.lock().quota(namespace, name, free);
+                    }
                 }
             });
         }
         if needs.capacity || needs.unschedulable {
-            let weak = Arc::downgrade(&this);
-            this.pods.on_change(move |change| {
-                if let Some(this) = weak.upgrade() {
-                    this.on_pod(change);
-                }
-            });
+            this.follow(&this.pods, Self::on_pod);
         }
-        let weak = Arc::downgrade(&this);
-        this.replica_sets.on_change(move |change| {
-            if let Some(this) = weak.upgrade() {
-                this.on_replica_set(change);
-            }
-        });
-        let weak = Arc::downgrade(&this);
-        this.quotas.on_change(move |change| {
-            if let Some(this) = weak.upgrade() {
-                this.quota_changed(change);
-            }
-        });
+        if let Some(replica_sets) = &this.replica_sets {
+            this.follow(replica_sets, Self::on_replica_set);
+        }
         this
+    }
+
+    fn follow<K: ironclad_runtime::Object>(self: &Arc<Self>, informer: &Informer<K>, handler: fn(&Self, &Change<K>)) {
+        let weak = Arc::downgrade(self);
+        informer.on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                handler(&this, change);
+            }
+        });
     }
 
     #[must_use]
@@ -113,7 +101,12 @@ impl Member {
     /// Calls this for each ResourceQuota that was added, changed or (`None`) removed, with its namespace, its name and
     /// the part of it that is not used. It must not wait.
     pub fn on_quota(&self, handler: impl Fn(&str, &str, Option<Quota>) + Send + Sync + 'static) {
-        self.quota_handlers.write().push(Box::new(handler));
+        let Some(quotas) = &self.quotas else { return };
+        quotas.on_change(move |change| {
+            let Some(quota) = change.new.as_ref().or(change.old.as_ref()) else { return };
+            let free = change.new.as_ref().map(|quota| quota.free());
+            handler(&quota.namespace().unwrap_or_default(), &quota.name_any(), free);
+        });
     }
 
     /// Index of the cached nodes, pods and quotas, counted anew.
@@ -126,48 +119,27 @@ impl Member {
         for pod in self.pods.list() {
             index.pod(None, Some(&pod.observed()));
         }
-        for quota in self.quotas.list() {
+        for quota in self.quotas.iter().flat_map(Informer::list) {
             index.quota(&quota.namespace().unwrap_or_default(), &quota.name_any(), Some(quota.free()));
         }
         index
-    }
-
-    /// Starts the watches as tasks of this group.
-    pub fn start(&self, client: &Client, seam: &Seam, tasks: &Tasks) {
-        let all = WatchScope::default();
-        self.nodes.start("nodes", seam, tasks, Api::all(client.clone()), &all);
-        self.pods.start("pods", seam, tasks, Api::all(client.clone()), &all);
-        if self.needs.unschedulable {
-            self.replica_sets.start("replicasets", seam, tasks, Api::all(client.clone()), &all);
-        }
-        if self.needs.quotas {
-            self.quotas.start("resourcequotas", seam, tasks, Api::all(client.clone()), &all);
-        }
-    }
-
-    /// Retries broken watches now: the server is known to be back.
-    pub fn retry_now(&self) {
-        self.nodes.retry_now();
-        self.pods.retry_now();
-        self.replica_sets.retry_now();
-        self.quotas.retry_now();
     }
 
     /// Waits until the first lists are complete.
     pub async fn synced(&self) {
         self.nodes.synced().await;
         self.pods.synced().await;
-        if self.needs.unschedulable {
-            self.replica_sets.synced().await;
+        if let Some(replica_sets) = &self.replica_sets {
+            replica_sets.synced().await;
         }
-        if self.waits_for_quotas() {
-            self.quotas.synced().await;
+        if let Some(quotas) = self.awaited_quotas() {
+            quotas.synced().await;
         }
     }
 
-    /// True if answers wait for the quotas. The account of a cluster does not: a member may refuse to list them.
-    fn waits_for_quotas(&self) -> bool {
-        self.needs.quotas && self.needs.capacity
+    /// The quotas, if answers wait for them. The account of a cluster does not: a member may refuse to list them.
+    fn awaited_quotas(&self) -> Option<&Informer<ResourceQuota>> {
+        self.quotas.as_ref().filter(|_| self.needs.capacity)
     }
 
     /// True once the first lists are complete.
@@ -175,8 +147,8 @@ impl Member {
     pub fn is_synced(&self) -> bool {
         self.nodes.is_synced()
             && self.pods.is_synced()
-            && (!self.needs.unschedulable || self.replica_sets.is_synced())
-            && (!self.waits_for_quotas() || self.quotas.is_synced())
+            && self.replica_sets.as_ref().is_none_or(Informer::is_synced)
+            && self.awaited_quotas().is_none_or(Informer::is_synced)
     }
 
     /// Further replicas or sets that fit; `None` while the first lists are incomplete.
@@ -248,15 +220,5 @@ impl Member {
         let (old, new) = (old.and_then(ReplicaSet::revision), new.and_then(ReplicaSet::revision));
         let namespace = set.namespace().unwrap_or_default();
         self.pending.lock().replica_set(&namespace, &set.name_any(), old.as_ref(), new.as_ref());
-    }
-
-    fn quota_changed(&self, change: &Change<ResourceQuota>) {
-        let Some(quota) = change.new.as_ref().or(change.old.as_ref()) else { return };
-        let free = change.new.as_ref().map(|quota| quota.free());
-        let (namespace, name) = (quota.namespace().unwrap_or_default(), quota.name_any());
-        self.quota_handlers.read().iter().for_each(|handler| handler(&namespace, &name, free.clone()));
-        if self.needs.capacity {
-            self.index.lock().quota(&namespace, &name, free);
-        }
     }
 }

@@ -40,6 +40,19 @@ pub enum Phase {
     Other,
 }
 
+impl Phase {
+    /// The phase of this name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        match name {
+            "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Failed" => Self::Failed,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Condition `Ready` of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Readiness {
@@ -84,18 +97,13 @@ impl From<&CorePod> for Pod {
         let containers = spec.iter().flat_map(|spec| &spec.containers).chain(sidecars);
         let requests = |container: &Container| Requests {
             container: container.name.as_str().into(),
-            amounts: amounts(container.resources.as_ref().and_then(|resources| resources.requests.as_ref())),
+            amounts: container.resources.iter().flat_map(|all| &all.requests).map(amounts).next().unwrap_or_default(),
         };
         let whole = spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref()).filter(|all| !all.is_empty());
         Self {
             labels: pod.metadata.labels.clone().unwrap_or_default(),
             is_deleted: pod.metadata.deletion_timestamp.is_some(),
-            phase: match status.and_then(|status| status.phase.as_deref()) {
-                Some("Pending") => Phase::Pending,
-                Some("Running") => Phase::Running,
-                Some("Failed") => Phase::Failed,
-                _ => Phase::Other,
-            },
+            phase: Phase::of(status.and_then(|status| status.phase.as_deref()).unwrap_or_default()),
             ready: condition.map(|condition| Readiness {
                 is_ready: match condition.status.as_str() {
                     "True" => Some(true),
@@ -106,7 +114,7 @@ impl From<&CorePod> for Pod {
             }),
             started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
             requests: containers.map(requests).collect(),
-            whole: whole.map(|whole| amounts(Some(whole))),
+            whole: whole.map(amounts),
         }
     }
 }
@@ -143,9 +151,9 @@ impl Pod {
 }
 
 /// Returns the amounts of a resource list; those that are no quantities are left out.
-fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
-    let each = list.into_iter().flatten();
-    each.filter_map(|(name, quantity)| Some((name.as_str().into(), milli(&quantity.0)?))).collect()
+#[must_use]
+pub fn amounts(list: &BTreeMap<String, Quantity>) -> Amounts {
+    list.iter().filter_map(|(name, quantity)| Some((name.as_str().into(), milli(&quantity.0)?))).collect()
 }
 
 /// Returns thousandths of a quantity, rounded up and limited to what fits.

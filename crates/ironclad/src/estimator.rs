@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use ironclad_cli::{connect, print, report::Misused};
 use ironclad_estimator::{CallMetrics, Member, Needs, Serve, ServerTls, Service, serve};
 use ironclad_fleet::gates::{Gate, Gates};
-use ironclad_runtime::{Traffic, client_from_kubeconfig};
+use ironclad_runtime::{Caches, Scope, Traffic, client_from_kubeconfig};
 use ironclad_seam::Seam;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -92,8 +92,9 @@ pub(crate) async fn run(args: EstimatorArgs) -> anyhow::Result<()> {
     let config = connect::config(kubeconfig, args.context.as_deref(), "member").await?;
     let client = client_from_kubeconfig(config, traffic.clone())?;
     let quotas = gates.enabled(Gate::ResourceQuotaEstimate);
-    let member = Member::new(Needs { capacity: true, quotas, unschedulable: true });
-    member.start(&client, &seam, &seam.tasks);
+    let caches = Caches::new(Scope::All, &seam);
+    let member = Member::new(Needs { capacity: true, quotas, unschedulable: true }, &caches);
+    caches.start(&client);
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("listening on {address}\n  try: another --server-port or --bind-address"))?;

@@ -10,14 +10,15 @@ use std::{
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
 use ironclad_cli::{connect, print};
-use ironclad_controllers::{Controllers, NetworkConnector};
+use ironclad_controllers::Controllers;
 use ironclad_extension::{
     Registration,
     admission::{WebhookOptions, serve_webhooks},
     explain::{Explain, Leads, serve_explain},
     metrics::serve_metrics,
 };
-use ironclad_runtime::{Api, Traffic, client_from_kubeconfig};
+use ironclad_members::{Connections, NetworkConnector};
+use ironclad_runtime::{Api, Scope, Traffic, client_from_kubeconfig};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Client, api::ListParams, discovery};
@@ -159,14 +160,14 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         announce(&format!("webhooks: {address}"));
     }
 
-    let connector = Arc::new(NetworkConnector::new(members.clone()));
+    let connections = Connections::new(Arc::new(NetworkConnector(members.clone())), Scope::All);
     let mut observed = None;
     if let Some(adapter) = adapter {
         // Every replica serves metrics, leader or not.
         let (listener, address) = adapter.listen().await?;
         let (service, of_members) = (adapter.service(address), seam.child("metrics"));
         let served = MetricsFlags::served(&settings.gates);
-        let adapter = metrics::adapter(client.clone(), connector.clone(), of_metrics, served, &of_members);
+        let adapter = metrics::adapter(&client, connections.clone(), of_metrics, served, &of_members);
         observed = Some(adapter.observed());
         serve_metrics(client.clone(), listener, adapter, service, &of_members).await?;
         announce(&format!("metrics APIs: {address}"));
@@ -190,7 +191,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         explained = Some(serve_explain(client.clone(), listener, here, leader, service, &child).await?);
         announce(&format!("explain.ironclad.io: {address}"));
     }
-    let parts = Parts::new(client, connector, settings, fence, present.clone(), Some(leads));
+    let parts = Parts::new(client, &connections, settings, fence, present.clone(), Some(leads));
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(
         move || measured.lock().as_ref().map(|context| context.registry()),

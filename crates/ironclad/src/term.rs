@@ -2,14 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, namespaces};
-use ironclad_controllers::{Connector, Controllers, Settings};
+use ironclad_api::namespaces;
+use ironclad_controllers::{Controllers, NetworkBackends, Settings};
 use ironclad_failover::taint_manager::OLD_REPORT_CONFIG_MAP;
+use ironclad_members::Connections;
 use ironclad_planning::announcement::LeaseName;
 use ironclad_runtime::Api;
 use ironclad_runtime::leader::{Fence, fenced};
 use ironclad_seam::Seam;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, api::DeleteParams};
 
 /// Time between two attempts to remove an object of older versions.
@@ -18,12 +19,12 @@ const RETRY: Duration = Duration::from_secs(30);
 /// State of the present term; empty while this process is not the leader.
 pub(crate) type Present<T> = Arc<parking_lot::Mutex<Option<Arc<T>>>>;
 
-/// Client, connector and settings of controllers, the same for each term.
+/// Client, members and settings of controllers, the same for each term.
 #[derive(Clone)]
 pub(crate) struct Parts {
     /// Client of the control plane; its writes pass only while this process leads.
     pub(crate) writer: Client,
-    pub(crate) connector: Arc<FencedConnector>,
+    pub(crate) members: Connections,
     pub(crate) settings: Settings,
     pub(crate) present: Present<Controllers>,
     /// The Lease and this process in it, if it announces its settings, which `up` serves instead.
@@ -37,7 +38,7 @@ impl Parts {
     /// Parts whose writes pass this fence, if there is an election.
     pub(crate) fn new(
         client: Client,
-        connector: Arc<dyn Connector>,
+        members: &Connections,
         settings: Settings,
         fence: Option<Fence>,
         present: Present<Controllers>,
@@ -47,14 +48,13 @@ impl Parts {
             Some(fence) => fenced(client, fence.clone()),
             None => client,
         };
-        let connector = Arc::new(FencedConnector { inner: connector, fence });
-        Self { writer, connector, settings, present, announces }
+        Self { writer, members: members.fenced(fence), settings, present, announces }
     }
 
     /// Starts the controllers as tasks of this term, and calls `started` when their caches are filled.
     pub(crate) fn begin(&self, term: Seam, started: impl FnOnce() + Send + 'static) -> Work {
-        let controllers =
-            Controllers::new(self.writer.clone(), term.clone(), self.connector.clone(), self.settings.clone());
+        let (writer, members, settings) = (self.writer.clone(), self.members.clone(), self.settings.clone());
+        let controllers = Controllers::new(writer, term.clone(), members, Arc::new(NetworkBackends), settings);
         *self.present.lock() = Some(controllers.clone());
         if let Some(leads) = self.announces.clone() {
             controllers.announce(leads);
@@ -89,21 +89,5 @@ pub(crate) struct Work(Present<Controllers>);
 impl Drop for Work {
     fn drop(&mut self) {
         *self.0.lock() = None;
-    }
-}
-
-/// Connects members; writes get there only while this process leads.
-pub(crate) struct FencedConnector {
-    inner: Arc<dyn Connector>,
-    fence: Option<Fence>,
-}
-
-impl Connector for FencedConnector {
-    fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
-        let client = self.inner.connect(cluster, credentials)?;
-        Ok(match &self.fence {
-            Some(fence) => fenced(client, fence.clone()),
-            None => client,
-        })
     }
 }

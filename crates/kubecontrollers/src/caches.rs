@@ -1,7 +1,7 @@
 //! The kinds that a cluster's controllers watch. A controller takes those that it reads from
 //! [`crate::Cluster::caches`].
 
-use ironclad_runtime::{Api, CacheSpec, Indexer, Key, WatchScope};
+use ironclad_runtime::{Api, CacheSpec, Indexer, Key, Scope, WatchScope};
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
     autoscaling::v2::HorizontalPodAutoscaler,
@@ -59,7 +59,7 @@ where
     CacheSpec { name, api: everywhere, scope, indexes: &[], transform: None }
 }
 
-fn everywhere<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
+fn everywhere<K: Resource<DynamicType = ()>>(client: &Client, _: &Scope) -> Api<K> {
     Api::all(client.clone())
 }
 

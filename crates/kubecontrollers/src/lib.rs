@@ -38,7 +38,7 @@ mod workload;
 use std::fmt::{Debug, Display};
 
 use futures::future::BoxFuture;
-use ironclad_runtime::{Caches, Failure, Next, Queue, run_workers};
+use ironclad_runtime::{Caches, Failure, Next, Queue, Scope, run_workers};
 use ironclad_seam::Seam;
 use kube::Client;
 
@@ -62,12 +62,12 @@ pub struct Cluster {
 impl Cluster {
     /// Creates a cluster without controllers.
     pub fn new(client: Client, seam: Seam) -> Self {
-        Self { client, caches: Caches::default(), seam }
+        Self { client, caches: Caches::new(Scope::All, &seam), seam }
     }
 
     /// Starts the watches of all kinds that the prepared controllers took. No event is missed: their handlers exist.
     pub fn start_caches(&self) {
-        self.caches.start(&self.client, &self.seam);
+        self.caches.start(&self.client);
     }
 
     /// Creates the queue of the controller of this name, whose jitter has a stream of its own.

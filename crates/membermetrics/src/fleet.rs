@@ -1,7 +1,7 @@
-//! The members of a control plane with their clients, and the names of their pods and nodes.
+//! The members of a control plane whose metrics are asked, and the names of their pods and nodes.
 //!
-//! The names are watched from the first question on, and no longer than somebody asks: a member that has nothing to
-//! measure need not be asked for metrics (specification/autoscaling.md 3.2).
+//! The names are taken from the shared caches of the members, from the first question on, and no longer than somebody
+//! asks: a member that has nothing to measure need not be asked for metrics (specification/autoscaling.md 3.2).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,79 +9,72 @@ use std::{
     time::Duration,
 };
 
-use ironclad_api::{
-    cluster::{Cluster, LocalSecretReference},
-    conditions, namespaces,
-};
+use ironclad_api::{StringMap, cluster::Cluster, conditions, namespaces};
 use ironclad_fleet::ClusterName;
+use ironclad_members::{Connections, Credentials, Member as Connected, NODES, Node, PODS, Pod};
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Api, Informer, Key, WatchScope};
+use ironclad_runtime::{Api, CacheSpec, Caches, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam, Tasks};
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
-use kube::{Client, Resource, ResourceExt as _, api::ObjectMeta, core::PartialObjectMeta};
+use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{Member, MemberMetrics};
 
-/// Time without a question after which names are no longer watched.
+/// Time without a question after which names are no longer needed.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// Time between two looks for names that nobody asks for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Makes the client of a member from its Cluster and credentials; the error is the reason as text.
-pub type Connect = Arc<dyn Fn(&Cluster, Option<&Secret>) -> Result<Client, String> + Send + Sync>;
-
-/// The names and labels of objects.
-type Names<K> = Informer<PartialObjectMeta<K>>;
-
-/// Members by their Clusters. Clients are made anew when address or credentials change.
+/// Members by their Clusters. They are connected anew when address or credentials change.
 pub struct Fleet {
     seam: Seam,
-    plane: Client,
-    connect: Connect,
+    connections: Connections,
     metrics: MemberMetrics,
     clusters: Informer<Cluster>,
-    /// Credentials in the namespace of clusters.
-    secrets: Informer<Secret>,
-    /// Credentials in other namespaces, each watched alone.
-    elsewhere: Mutex<BTreeMap<Key, Informer<Secret>>>,
+    credentials: Credentials,
     members: Mutex<BTreeMap<ClusterName, Connection>>,
 }
 
 struct Connection {
     identity: String,
-    client: Result<Client, String>,
+    member: Result<Connected, String>,
     objects: Option<Objects>,
 }
 
-/// The watched names of one member.
+/// The objects of one member that were asked about.
 struct Objects {
-    pods: Names<Pod>,
-    nodes: Names<Node>,
+    caches: Caches,
     tasks: Tasks,
     /// Time of the last question.
     asked: Instant,
 }
 
+impl Objects {
+    fn of(member: &Connected) -> Self {
+        let seam = member.seam.child("names");
+        Self { caches: member.caches.owned_by(&seam), asked: seam.clock.mono(), tasks: seam.tasks }
+    }
+}
+
+impl Connection {
+    fn named(&self, name: &ClusterName) -> Member {
+        let client = self.member.as_ref().map(|member| member.client.clone()).map_err(Clone::clone);
+        Member { name: name.clone(), client }
+    }
+}
+
 impl Fleet {
     /// Follows the Clusters of a control plane. Everything that runs is a task of this seam.
-    pub fn start(plane: Client, seam: &Seam, connect: Connect, metrics: MemberMetrics) -> Arc<Self> {
+    pub fn start(plane: &Client, seam: &Seam, connections: Connections, metrics: MemberMetrics) -> Arc<Self> {
         let (clusters, secrets) = (Informer::new(&[]), Informer::new(&[]));
         let everything = WatchScope::default();
         clusters.start("clusters", seam, &seam.tasks, Api::all(plane.clone()), &everything);
         let api = Api::namespaced(plane.clone(), namespaces::CLUSTER);
         secrets.start("secrets", seam, &seam.tasks, api, &everything);
-        let fleet = Arc::new(Self {
-            seam: seam.clone(),
-            plane,
-            connect,
-            metrics,
-            clusters,
-            secrets,
-            elsewhere: Mutex::default(),
-            members: Mutex::default(),
-        });
+        let credentials = Credentials::new(plane, seam, secrets);
+        let (seam, members) = (seam.clone(), Mutex::default());
+        let fleet = Arc::new(Self { seam: seam.clone(), connections, metrics, clusters, credentials, members });
         let weak = Arc::downgrade(&fleet);
         seam.tasks.supervise(&seam.clock, "idle-names", move || {
             let weak = weak.clone();
@@ -112,13 +105,13 @@ impl Fleet {
     /// Resolves when the Clusters and their credentials are known.
     pub async fn synced(&self) {
         self.clusters.synced().await;
-        self.secrets.synced().await;
+        self.credentials.synced().await;
     }
 
     /// True once the Clusters and their credentials are known.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.clusters.is_synced() && self.secrets.is_synced()
+        self.clusters.is_synced() && self.credentials.is_synced()
     }
 
     /// All members in order of their names.
@@ -126,11 +119,7 @@ impl Fleet {
     pub fn members(&self) -> Vec<Member> {
         let mut members = self.members.lock();
         self.connect(&mut members);
-        let member = |(name, connection): (&ClusterName, &Connection)| Member {
-            name: name.clone(),
-            client: connection.client.clone(),
-        };
-        members.iter().map(member).collect()
+        members.iter().map(|(name, connection)| connection.named(name)).collect()
     }
 
     /// The members that serve a version of this API group, as their Clusters report, and those of which that is not
@@ -151,42 +140,47 @@ impl Fleet {
     /// The members that have such a pod, and those of which that is not known yet.
     #[must_use]
     pub fn with_pods(&self, namespace: Option<&str>, labels: &LabelSelector) -> Vec<Member> {
-        self.those(|objects| has(&objects.pods, namespace, labels))
+        self.those(&PODS, |pods| has(pods, Pod::labels, namespace, labels))
     }
 
     /// The members that have this pod, and those of which that is not known yet.
     #[must_use]
     pub fn with_pod(&self, namespace: &str, name: &str) -> Vec<Member> {
-        self.those(|objects| objects.pods.is_synced().then(|| objects.pods.get(namespace, name).is_some()))
+        self.those(&PODS, |pods| pods.get(namespace, name).is_some())
     }
 
     /// The members that have such a node, and those of which that is not known yet.
     #[must_use]
     pub fn with_nodes(&self, labels: &LabelSelector) -> Vec<Member> {
-        self.those(|objects| has(&objects.nodes, None, labels))
+        self.those(&NODES, |nodes| has(nodes, Node::labels, None, labels))
     }
 
     /// The members that have this node, and those of which that is not known yet.
     #[must_use]
     pub fn with_node(&self, name: &str) -> Vec<Member> {
-        self.those(|objects| objects.nodes.is_synced().then(|| objects.nodes.get("", name).is_some()))
+        self.those(&NODES, |nodes| nodes.get("", name).is_some())
     }
 
-    /// The members for which `has` is true, those for which it is not known, and those that can't be asked.
-    fn those(&self, has: impl Fn(&Objects) -> Option<bool>) -> Vec<Member> {
+    /// The members for which `has` is true, those whose objects are not known yet, and those that can't be asked.
+    fn those<K>(&self, spec: &'static CacheSpec<K>, has: impl Fn(&Informer<K>) -> bool) -> Vec<Member>
+    where
+        K: ironclad_runtime::Object,
+    {
         let mut members = self.members.lock();
         self.connect(&mut members);
         let now = self.seam.clock.mono();
         let mut found = Vec::new();
         for (name, connection) in &mut *members {
-            if let Ok(client) = &connection.client {
-                let objects = connection.objects.get_or_insert_with(|| self.watch(name, client));
+            if let Ok(member) = &connection.member {
+                let objects = connection.objects.get_or_insert_with(|| Objects::of(member));
                 objects.asked = now;
-                if has(objects) == Some(false) {
+                let cached = objects.caches.take(spec);
+                objects.caches.start(&member.client);
+                if cached.is_synced() && !has(&cached) {
                     continue;
                 }
             }
-            found.push(Member { name: name.clone(), client: connection.client.clone() });
+            found.push(connection.named(name));
         }
         found
     }
@@ -204,11 +198,11 @@ impl Fleet {
                 if let Some(mut connection) = members.remove(&name) {
                     self.dropped(&name, &mut connection);
                 }
-                let client = Err("the cluster is not ready".to_owned());
-                members.insert(name, Connection { identity: String::new(), client, objects: None });
+                let member = Err("the cluster is not ready".to_owned());
+                members.insert(name, Connection { identity: String::new(), member, objects: None });
                 continue;
             }
-            let credentials = cluster.spec.secret_ref.as_ref().and_then(|named| self.credentials(named));
+            let credentials = self.credentials.of(cluster);
             let identity = cluster.connection_identity(credentials.as_deref());
             if members.get(&name).is_some_and(|connection| connection.identity == identity) {
                 continue;
@@ -216,27 +210,19 @@ impl Fleet {
             if let Some(mut connection) = members.remove(&name) {
                 self.dropped(&name, &mut connection);
             }
-            let client = (self.connect)(cluster, credentials.as_deref());
-            members.insert(name, Connection { identity, client, objects: None });
+            let seam = self.seam.child(&format!("member/{name}"));
+            let member = self.connections.connect(cluster, credentials.as_deref(), seam);
+            members.insert(name, Connection { identity, member, objects: None });
         }
     }
 
     /// Ends what runs over a connection. Returns false, for `retain`.
     fn dropped(&self, name: &ClusterName, connection: &mut Connection) -> bool {
-        if let Some(objects) = connection.objects.take() {
-            objects.tasks.kill();
+        if let Ok(member) = &connection.member {
+            member.seam.tasks.kill();
         }
         self.metrics.forget(name);
         false
-    }
-
-    fn watch(&self, name: &ClusterName, client: &Client) -> Objects {
-        let seam = self.seam.child(&format!("names/{name}"));
-        let objects = Objects { pods: names(), nodes: names(), tasks: seam.tasks.clone(), asked: seam.clock.mono() };
-        let everything = WatchScope::default();
-        objects.pods.start("pod names", &seam, &seam.tasks, Api::all(client.clone()), &everything);
-        objects.nodes.start("node names", &seam, &seam.tasks, Api::all(client.clone()), &everything);
-        objects
     }
 
     fn sweep(&self) {
@@ -249,58 +235,20 @@ impl Fleet {
             }
         }
     }
-
-    /// The credentials that a Cluster names, in whichever namespace.
-    fn credentials(&self, named: &LocalSecretReference) -> Option<Arc<Secret>> {
-        if named.namespace == namespaces::CLUSTER {
-            return self.secrets.get(&named.namespace, &named.name);
-        }
-        let mut elsewhere = self.elsewhere.lock();
-        let informer = elsewhere.entry(Key::new(&named.namespace, &named.name)).or_insert_with(|| {
-            let informer = Informer::new(&[]);
-            let scope = WatchScope { labels: None, fields: Some(format!("metadata.name={}", named.name)) };
-            let api = Api::namespaced(self.plane.clone(), &named.namespace);
-            informer.start("credentials", &self.seam, &self.seam.tasks, api, &scope);
-            informer
-        });
-        informer.get(&named.namespace, &named.name)
-    }
 }
 
-/// A cache that keeps of each object no more than its name and labels.
-fn names<K>() -> Names<K>
-where
-    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
-{
-    Informer::with_transform(&[], |object: &mut PartialObjectMeta<K>, _| {
-        let whole = std::mem::take(&mut object.metadata);
-        object.metadata = ObjectMeta {
-            name: whole.name,
-            namespace: whole.namespace,
-            uid: whole.uid,
-            resource_version: whole.resource_version,
-            labels: whole.labels,
-            ..ObjectMeta::default()
-        };
-    })
-}
-
-/// Returns whether the cache has an object of this namespace and these labels; `None` while it is not filled.
-fn has<K>(names: &Names<K>, namespace: Option<&str>, labels: &LabelSelector) -> Option<bool>
-where
-    K: ironclad_runtime::Object + Resource<DynamicType = ()>,
-{
-    if !names.is_synced() {
-        return None;
-    }
+/// True if the cache has an object of this namespace and these labels.
+fn has<K: ironclad_runtime::Object>(
+    cached: &Informer<K>,
+    labels_of: fn(&K) -> &StringMap,
+    namespace: Option<&str>,
+    labels: &LabelSelector,
+) -> bool {
     let objects = match namespace {
-        Some(namespace) => names.namespace(namespace),
-        None if labels.requirements.is_empty() => return Some(!names.is_empty()),
-        None => names.list(),
+        Some(namespace) => cached.namespace(namespace),
+        None if labels.requirements.is_empty() => return !cached.is_empty(),
+        None => cached.list(),
     };
-    let matches = |object: &Arc<PartialObjectMeta<K>>| {
-        let own = object.metadata.labels.as_ref();
-        labels.matches(|key| own.and_then(|own| own.get(key)).map(String::as_str))
-    };
-    Some(objects.iter().any(matches))
+    let matches = |object: &Arc<K>| labels.matches(|key| labels_of(object).get(key).map(String::as_str));
+    objects.iter().any(matches)
 }

@@ -12,5 +12,5 @@ mod slots;
 mod tests;
 
 pub use ask::{CustomQuery, ExternalQuery, Member, MemberMetrics, MetricResource, MetricResources, Options};
-pub use fleet::{Connect, Fleet};
+pub use fleet::Fleet;
 pub use observed::Observed;

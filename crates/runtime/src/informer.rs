@@ -29,7 +29,7 @@ pub struct WatchScope {
 /// Name of an index, and the function that gives an object's values in it.
 pub type Indexer<K> = (&'static str, fn(&K) -> Vec<String>);
 
-type Handler = Box<dyn Fn(&Change<dyn Erased>) + Send + Sync>;
+type Handle = Box<dyn Fn(&Change<dyn Erased>) + Send + Sync>;
 /// Change of an object before it is cached: gets the complete object of the watch or of an answer, and the cached one.
 pub type Transform<K> = Box<dyn Fn(&mut K, Option<&K>) + Send + Sync>;
 type ErasedTransform = Box<dyn Fn(&mut dyn Erased, Option<&dyn Erased>) + Send + Sync>;
@@ -37,7 +37,21 @@ type ErasedTransform = Box<dyn Fn(&mut dyn Erased, Option<&dyn Erased>) + Send +
 /// A cache of one kind that follows a watch. Cheap to clone; lives as long as its task.
 pub struct Informer<K> {
     shared: Arc<Shared>,
+    /// The group that took it from [`Caches`](crate::Caches): handlers that are added by this informer end with it.
+    owner: Option<Tasks>,
     kind: PhantomData<fn() -> K>,
+}
+
+/// A handler of changes, and the group with which it ends.
+struct Handler {
+    owner: Option<Tasks>,
+    handle: Handle,
+}
+
+impl Handler {
+    fn is_over(&self) -> bool {
+        self.owner.as_ref().is_some_and(Tasks::is_dead)
+    }
 }
 
 /// The informer of a kind, without its type: it is compiled once.
@@ -86,7 +100,7 @@ impl Drop for Creating<'_> {
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), kind: PhantomData }
+        Self { shared: self.shared.clone(), owner: self.owner.clone(), kind: PhantomData }
     }
 }
 
@@ -128,13 +142,14 @@ impl<K: Object> Informer<K> {
             changed: Notify::new(),
             retry_now: Notify::new(),
         };
-        Self { shared: Arc::new(shared), kind: PhantomData }
+        Self { shared: Arc::new(shared), owner: None, kind: PhantomData }
     }
 
-    /// Adds a handler of all changes, own writes included, in order. It must not wait and must not write to this
-    /// informer.
+    /// Adds a handler of all changes, own writes included, in order. Objects that are cached already come first, as new
+    /// ones. It must not wait, must not write to this informer, and must not add handlers to it.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
-        self.shared.handlers.write().push(Box::new(move |change| handler(&change.typed())));
+        let handle = Box::new(move |change: &Change<dyn Erased>| handler(&change.typed()));
+        self.shared.add(Handler { owner: self.owner.clone(), handle });
     }
 
     /// [`Informer::synced`] as a future that holds the informer itself.
@@ -198,6 +213,11 @@ impl<K: Object> Informer<K> {
 
 /// The part that does not depend on the kind.
 impl<K> Informer<K> {
+    /// The same informer for another owner, with which the handlers that it adds end.
+    pub(crate) fn owned_by(&self, owner: &Tasks) -> Self {
+        Self { shared: self.shared.clone(), owner: Some(owner.clone()), kind: PhantomData }
+    }
+
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -344,6 +364,17 @@ impl Shared {
         object
     }
 
+    fn add(&self, handler: Handler) {
+        let _order = self.order.lock();
+        let cached: Vec<_> = self.cache.read().iter().cloned().collect();
+        for object in cached {
+            (handler.handle)(&Change { old: None, new: Some(object), ours: false });
+        }
+        let mut handlers = self.handlers.write();
+        handlers.retain(|handler| !handler.is_over());
+        handlers.push(handler);
+    }
+
     fn update(&self, update: impl FnOnce(&mut Cache) -> Vec<Change<dyn Erased>>) {
         let _order = self.order.lock();
         let changes = update(&mut self.cache.write());
@@ -352,8 +383,8 @@ impl Shared {
         }
         let handlers = self.handlers.read();
         for change in &changes {
-            for handler in handlers.iter() {
-                handler(change);
+            for handler in handlers.iter().filter(|handler| !handler.is_over()) {
+                (handler.handle)(change);
             }
         }
     }

@@ -41,6 +41,8 @@ struct State {
     next: u64,
     running: BTreeMap<u64, (Cow<'static, str>, Option<AbortHandle>)>,
     children: Vec<Tasks>,
+    /// The groups with which this one ends, once the last of them does.
+    parents: usize,
     stopping: bool,
     dead: bool,
 }
@@ -78,12 +80,24 @@ impl Tasks {
         let mut state = self.0.state.lock();
         {
             let mut of_child = child.0.state.lock();
+            of_child.parents = 1;
             of_child.dead = state.dead;
             of_child.stopping = state.stopping;
         }
         state.children.retain(|c| !c.is_dead());
         state.children.push(child.clone());
         child
+    }
+
+    /// Makes another parent's child a child of this group too: it is stopped and killed with the last of its parents,
+    /// or alone. A dead group takes none.
+    pub fn adopt(&self, child: &Self) {
+        let mut state = self.0.state.lock();
+        if !state.dead && !state.children.iter().any(|known| Arc::ptr_eq(&known.0, &child.0)) {
+            child.0.state.lock().parents += 1;
+            state.children.retain(|c| !c.is_dead());
+            state.children.push(child.clone());
+        }
     }
 
     /// The name given at creation, with its parents'.
@@ -172,7 +186,14 @@ impl Tasks {
             }
         }
         for child in children {
-            child.kill();
+            let is_last = {
+                let mut of_child = child.0.state.lock();
+                of_child.parents = of_child.parents.saturating_sub(1);
+                of_child.parents == 0
+            };
+            if is_last {
+                child.kill();
+            }
         }
         self.0.stopped.notify_waiters();
         self.0.ended.notify_waiters();
@@ -191,7 +212,9 @@ impl Tasks {
             state.children.clone()
         };
         for child in children {
-            child.stop();
+            if child.0.state.lock().parents == 1 {
+                child.stop();
+            }
         }
         self.0.stopped.notify_waiters();
     }
@@ -306,6 +329,23 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(steps.load(Ordering::Relaxed), 4);
         assert_eq!(child.spawn("late", async { 1 }).await, Err(Cancelled));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_with_several_parents_ends_with_the_last_of_them() {
+        let (one, other) = (Tasks::new("one"), Tasks::new("other"));
+        let shared = one.child("shared");
+        other.adopt(&shared);
+        other.adopt(&shared);
+        one.kill();
+        assert!(!shared.is_dead(), "the other parent lives");
+        one.adopt(&shared);
+        other.kill();
+        assert!(shared.is_dead(), "a dead group keeps none alive, and a second adoption by one group counts once");
+        let alone = Tasks::new("parent").child("alone");
+        other.adopt(&alone);
+        alone.kill();
+        assert_eq!(alone.spawn("late", async { 1 }).await, Err(Cancelled));
     }
 
     #[tokio::test(start_paused = true)]

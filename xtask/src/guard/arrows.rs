@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 33] = [
+const CRATES: [(&str, Side, &[&str]); 34] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-noschema", Core, &[]),
     ("ironclad-quantity", Core, &[]),
@@ -71,8 +71,9 @@ const CRATES: [(&str, Side, &[&str]); 33] = [
         &["ironclad-runtime", "ironclad-cron", "ironclad-hpa", "ironclad-patch", "ironclad-quota"],
     ),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
-    ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
-    ("ironclad-estimator", Edge, &["ironclad-runtime", "ironclad-scheduling"]),
+    ("ironclad-members", Edge, &["ironclad-hpa", "ironclad-runtime", "ironclad-scheduling"]),
+    ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-members"]),
+    ("ironclad-estimator", Edge, &["ironclad-members"]),
     (
         "ironclad-controllers",
         Edge,
@@ -109,8 +110,8 @@ const RESERVED: [(&str, &[&str]); 7] = [
         "kube",
         &[
             "ironclad", "ironclad-cli", "ironclad-controllers", "ironclad-estimator", "ironclad-extension",
-            "ironclad-kubecontrollers", "ironclad-membermetrics", "ironclad-runtime", "ironclad-simcluster",
-            "ironclad-testkit",
+            "ironclad-kubecontrollers", "ironclad-membermetrics", "ironclad-members", "ironclad-runtime",
+            "ironclad-simcluster", "ironclad-testkit",
         ],
     ),
 ];

@@ -16,7 +16,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup) -> Self {
         let writer = Writer::new("applicationFailover");
-        Self { writer, bindings: setup.bindings.clone(), events: setup.events.clone() }
+        Self { writer, bindings: setup.bindings().clone(), events: setup.events.clone() }
     }
 
     pub(super) async fn apply(&self, key: &Key, seen: &Observed, decision: &Decision) -> Result<Next, Failure> {

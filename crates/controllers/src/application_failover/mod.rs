@@ -9,22 +9,17 @@ use std::sync::Arc;
 
 use ironclad_failover::application_failover::{self, Memory, Parts};
 use ironclad_fleet::Binding;
-use ironclad_runtime::{Failure, Key, Next, Queue, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Failure, Key, Next, Queue};
 
 use self::{apply::Applier, memory::Memories, observe::Observer};
 use crate::{
     bindings::{BindingChange, queue_key},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     groups::Fellow,
     setup::Setup,
 };
 
-/// Bindings that are reconciled at once.
-const WORKERS: usize = 5;
-
 struct ApplicationFailover {
-    seam: Seam,
     queue: Queue<Key>,
     memories: Arc<Memories>,
     observer: Observer,
@@ -34,15 +29,14 @@ struct ApplicationFailover {
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let memories = Arc::new(Memories::new(&setup.seam.clock));
     let this = Arc::new(ApplicationFailover {
-        seam: setup.seam.clone(),
-        queue: setup.queue("applicationFailover"),
+        queue: setup.queue(ApplicationFailover::NAME),
         observer: Observer::new(setup, memories.clone()),
         memories,
         applier: Applier::new(setup),
     });
-    setup.bindings.on_change(&this, ApplicationFailover::on_binding);
+    setup.bindings().on_change(&this, ApplicationFailover::on_binding);
     let weak = Arc::downgrade(&this);
-    setup.groups.on_fellow(move |fellow| {
+    setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
             this.on_fellow(fellow);
         }
@@ -50,21 +44,17 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for ApplicationFailover {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("applicationFailover", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for ApplicationFailover {
+    type Key = Key;
+    const NAME: &'static str = "applicationFailover";
+    /// Bindings that are reconciled at once.
+    const WORKERS: usize = 5;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
-    }
-}
-
-impl ApplicationFailover {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key) else {
             self.memories.set(key, Memory::default());
@@ -78,7 +68,9 @@ impl ApplicationFailover {
         self.memories.set(key, std::mem::take(&mut decision.memory));
         self.applier.apply(key, &observed, &decision).await
     }
+}
 
+impl ApplicationFailover {
     /// The clusters of a member of its group changed: an unhealthy binding may be free to leave now.
     fn on_fellow(&self, fellow: &Fellow) {
         let key = Key::new(&fellow.key.namespace, &fellow.key.name);

@@ -62,11 +62,11 @@ impl Observed {
 impl Observer {
     pub(super) fn new(setup: &Setup, memories: Arc<Memories>) -> Self {
         Self {
-            bindings: setup.bindings.clone(),
-            fleet: setup.fleet.clone(),
-            interpreters: setup.interpreters.clone(),
+            bindings: setup.bindings().clone(),
+            fleet: setup.fleet().clone(),
+            interpreters: setup.interpreters().clone(),
             settings: setup.settings.clone(),
-            groups: setup.groups.clone(),
+            groups: setup.groups().clone(),
             memories,
         }
     }

@@ -33,8 +33,8 @@ impl Applier {
         Self {
             writer: setup.writer("binding"),
             plane: setup.plane.clone(),
-            bindings: setup.bindings.clone(),
-            works: setup.works.clone(),
+            bindings: setup.bindings().clone(),
+            works: setup.works(),
             events: setup.events.clone(),
             waits,
             not_made: setup.not_made.clone(),

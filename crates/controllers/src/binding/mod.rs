@@ -14,7 +14,7 @@ use ironclad_api::{
 use ironclad_autoscaling::distributed_hpa::wakes::target as target_wakes;
 use ironclad_fleet::{Binding, Gvk};
 use ironclad_propagation::{binding, changes, new_ids::NewIds, wakes};
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_seam::Seam;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::DynamicObject;
@@ -22,15 +22,12 @@ use kube::api::DynamicObject;
 use self::{apply::Applier, metrics::BindingMetrics, observe::Observer, waits::SchedulerWaits};
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_TEMPLATE, binding_of, template_name},
     interpreter::{Interpreters, Resolved},
     objects::Objects,
     setup::{Setup, on_change, on_interpretation},
 };
-
-/// `--concurrent-resourcebinding-syncs`.
-const WORKERS: usize = 5;
 
 struct BindingController {
     seam: Seam,
@@ -48,16 +45,16 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let observer = Observer::new(setup, waits.clone());
     let this = Arc::new(BindingController {
         seam: setup.seam.clone(),
-        queue: setup.queue("binding"),
-        bindings: setup.bindings.clone(),
-        templates: setup.templates.clone(),
-        interpreters: setup.interpreters.clone(),
+        queue: setup.queue(BindingController::NAME),
+        bindings: setup.bindings().clone(),
+        templates: setup.templates().clone(),
+        interpreters: setup.interpreters().clone(),
         applier: Applier::new(setup, waits),
         metrics: setup.register(BindingMetrics::register),
         observer,
     });
-    setup.bindings.on_change(&this, BindingController::on_binding);
-    on_change(&setup.works, &this, BindingController::on_work);
+    setup.bindings().on_change(&this, BindingController::on_binding);
+    on_change(&setup.works(), &this, BindingController::on_work);
     on_change(&this.observer.overrides, &this, BindingController::on_override);
     on_change(&this.observer.cluster_overrides, &this, BindingController::on_cluster_override);
     on_change(&this.observer.autoscalers, &this, BindingController::on_autoscaler);
@@ -65,21 +62,16 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for BindingController {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("binding", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for BindingController {
+    type Key = Key;
+    const NAME: &'static str = "binding";
+    /// `--concurrent-resourcebinding-syncs`.
+    const WORKERS: usize = 5;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
-    }
-}
-
-impl BindingController {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key).await? else {
             self.applier.forget(key);
@@ -95,7 +87,9 @@ impl BindingController {
         }
         applied.map(|next| retry.next(next))
     }
+}
 
+impl BindingController {
     fn on_binding(&self, change: &BindingChange) {
         let Some(new) = &change.new else { return };
         if changes::binding(change.old.as_ref().map(Binding::metadata), new.metadata()) {

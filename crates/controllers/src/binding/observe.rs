@@ -107,15 +107,15 @@ impl Observed {
 impl Observer {
     pub(super) fn new(setup: &Setup, waits: Arc<SchedulerWaits>) -> Self {
         Self {
-            bindings: setup.bindings.clone(),
-            works: setup.works.clone(),
-            templates: setup.templates.clone(),
-            fleet: setup.fleet.clone(),
+            bindings: setup.bindings().clone(),
+            works: setup.works(),
+            templates: setup.templates().clone(),
+            fleet: setup.fleet().clone(),
             overrides: setup.caches.take(&OVERRIDES),
             cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
             quotas: setup.caches.take(&QUOTAS),
             quotas_are_enforced: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement),
-            interpreters: setup.interpreters.clone(),
+            interpreters: setup.interpreters().clone(),
             mapper: setup.mapper.clone(),
             autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
             waits,

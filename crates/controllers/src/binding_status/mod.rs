@@ -11,13 +11,13 @@ use ironclad_propagation::{
     wakes::binding_status::{self as wakes, Urgency, Wake},
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, StatusWriter, run_workers};
-use ironclad_seam::Seam;
+use ironclad_seam::{Seam, Tasks};
 use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     events::Events,
     index::{
         BY_BINDING, BY_EVICTION, BY_TARGET, BY_TEMPLATE, binding_of, cluster_of, object_key, template_key,
@@ -32,10 +32,8 @@ use crate::{
     works::WorkStatus,
 };
 
-/// Bindings, and templates, that are aggregated at once.
-const WORKERS: usize = 2;
-/// Its name as a contributor of status.
-const CONTRIBUTOR: &str = "bindingStatus";
+/// Templates that are aggregated at once.
+const TEMPLATES: usize = 2;
 
 struct BindingStatus {
     seam: Seam,
@@ -57,23 +55,23 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(BindingStatus {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
-        queue: setup.queue("bindingStatus"),
+        queue: setup.queue(BindingStatus::NAME),
         template_queue: setup.queue("templateStatus"),
-        bindings: setup.bindings.clone(),
-        works: setup.works.clone(),
+        bindings: setup.bindings().clone(),
+        works: setup.works(),
         not_made: setup.not_made.clone(),
-        work_status: setup.work_status.clone(),
-        clusters: setup.clusters.clone(),
-        templates: setup.templates.clone(),
-        template_status: setup.template_status.clone(),
-        interpreters: setup.interpreters.clone(),
+        work_status: setup.work_status().clone(),
+        clusters: setup.clusters().clone(),
+        templates: setup.templates().clone(),
+        template_status: setup.template_status().clone(),
+        interpreters: setup.interpreters().clone(),
         events: setup.events.clone(),
     });
-    setup.bindings.on_change(&this, BindingStatus::on_binding);
-    on_change(&setup.works, &this, BindingStatus::on_work);
-    on_change(&setup.clusters, &this, BindingStatus::on_cluster);
+    setup.bindings().on_change(&this, BindingStatus::on_binding);
+    on_change(&setup.works(), &this, BindingStatus::on_work);
+    on_change(setup.clusters(), &this, BindingStatus::on_cluster);
     let weak = Arc::downgrade(&this);
-    setup.work_status.on_request(move |work| {
+    setup.work_status().on_request(move |work| {
         if let (Some(this), Some(binding)) = (weak.upgrade(), binding_of(work)) {
             this.collect(binding);
         }
@@ -91,30 +89,20 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for BindingStatus {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("bindingStatus", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { Ok(this.aggregate_binding(&key)) }
-        });
-        let this = self.clone();
-        run_workers("templateStatus", &self.seam.tasks, &self.template_queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.aggregate_template(&key).await }
-        });
+impl Reconciler for BindingStatus {
+    type Key = Key;
+    const NAME: &'static str = "bindingStatus";
+    /// Bindings that are aggregated at once.
+    const WORKERS: usize = 2;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty() && self.template_queue.is_empty()
-    }
-}
-
-impl BindingStatus {
     /// Reads caches and requests a status, without waiting.
-    fn aggregate_binding(&self, key: &Key) -> Next {
-        let Some(binding) = self.bindings.get_as_requested(key) else { return Next::Forget };
-        let Some(id) = binding.view().permanent_id() else { return Next::Forget };
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(binding) = self.bindings.get_as_requested(key) else { return Ok(Next::Forget) };
+        let Some(id) = binding.view().permanent_id() else { return Ok(Next::Forget) };
         let stored = self.works.by_index(BY_BINDING, id);
         let works: Vec<Arc<Work>> = stored.iter().map(|work| self.work_status.as_requested(work)).collect();
         let not_ready =
@@ -127,14 +115,28 @@ impl BindingStatus {
         self.events.record_all(&successes);
         for effect in plan.effects {
             match effect {
-                Effect::Status(part) => self.bindings.request_status(key, binding.uid(), CONTRIBUTOR, part),
+                Effect::Status(part) => self.bindings.request_status(key, binding.uid(), Self::NAME, part),
                 Effect::Event(event) => self.events.record(&event),
             }
         }
         self.template_queue.add(binding.template());
-        Next::Forget
+        Ok(Next::Forget)
     }
 
+    fn start_beside(self: &Arc<Self>, tasks: &Tasks) {
+        let this = self.clone();
+        run_workers("templateStatus", tasks, &self.template_queue, TEMPLATES, move |key| {
+            let this = this.clone();
+            async move { this.aggregate_template(&key).await }
+        });
+    }
+
+    fn is_quiet_beside(&self) -> bool {
+        self.template_queue.is_empty()
+    }
+}
+
+impl BindingStatus {
     async fn aggregate_template(&self, key: &ObjectKey) -> Result<Next, Failure> {
         if self.templates.listed(&key.gvk).await?.is_none() {
             return Ok(Next::Forget);
@@ -157,7 +159,7 @@ impl BindingStatus {
         let resolved = self.interpreters.resolve(&interpreter, || binding_status::template(&seen, now)).await;
         for effect in resolved.plan.effects {
             match effect {
-                Effect::Status(part) => self.template_status.request(key, &uid, CONTRIBUTOR, part, false),
+                Effect::Status(part) => self.template_status.request(key, &uid, Self::NAME, part, false),
                 Effect::Event(event) => self.events.record(&event),
             }
         }

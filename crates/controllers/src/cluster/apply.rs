@@ -26,10 +26,10 @@ impl Applier {
         Self {
             writer: Writer::new("cluster"),
             plane: setup.plane.clone(),
-            clusters: setup.clusters.clone(),
+            clusters: setup.clusters().clone(),
             namespaces,
-            works: setup.works.clone(),
-            status: setup.cluster_status.clone(),
+            works: setup.works(),
+            status: setup.cluster_status().clone(),
             events: setup.events.clone(),
         }
     }

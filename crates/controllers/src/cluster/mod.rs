@@ -2,31 +2,34 @@
 //! (specification/failover.md 9.5).
 
 mod apply;
-mod connect;
 mod leases;
 mod monitor;
 mod observe;
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, names, work::Work};
+use ironclad_api::{
+    cluster::{Cluster, SyncMode},
+    names,
+    work::Work,
+};
 use ironclad_failover::{cluster::lifecycle, wakes};
 use ironclad_fleet::{Binding, ClusterName};
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
-use ironclad_seam::Seam;
+use ironclad_members::{Credentials, Members};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
+use ironclad_seam::{Seam, Tasks};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
 
-use self::{apply::Applier, connect::Connections, monitor::Monitor, observe::Observer};
+use self::{apply::Applier, monitor::Monitor, observe::Observer};
 use crate::{
     bindings::BindingChange,
+    caches::SECRETS,
     clusters::ClusterSnapshot,
-    controller::Controller,
+    controller::{Controller, Reconciler},
     setup::{Setup, on_change},
 };
 
-/// Clusters that are reconciled at once.
-const WORKERS: usize = 5;
 /// Schedule results of many bindings within this time are one reconcile.
 const GATHER: Duration = Duration::from_secs(1);
 
@@ -35,7 +38,8 @@ struct ClusterController {
     queue: Queue<ClusterName>,
     clusters: Informer<Cluster>,
     fleet: ClusterSnapshot,
-    connections: Connections,
+    credentials: Credentials,
+    members: Arc<Members>,
     observer: Observer,
     applier: Applier,
     monitor: Arc<Monitor>,
@@ -46,57 +50,60 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let monitor = Monitor::new(setup);
     let this = Arc::new(ClusterController {
         seam: setup.seam.clone(),
-        queue: setup.queue("cluster"),
-        clusters: setup.clusters.clone(),
-        fleet: setup.fleet.clone(),
-        connections: Connections::new(setup),
+        queue: setup.queue(ClusterController::NAME),
+        clusters: setup.clusters().clone(),
+        fleet: setup.fleet().clone(),
+        credentials: Credentials::new(&setup.plane, &setup.seam, setup.caches.take(&SECRETS)),
+        members: setup.members.clone(),
         applier: Applier::new(setup, observer.namespaces.clone()),
         observer,
         monitor,
     });
-    on_change(&setup.clusters, &this, ClusterController::on_cluster);
-    on_change(&this.connections.secrets, &this, ClusterController::on_secret);
+    on_change(setup.clusters(), &this, ClusterController::on_cluster);
     let weak = Arc::downgrade(&this);
-    this.connections.on_secret_elsewhere(move |change| {
+    this.credentials.on_change(move |change| {
         if let Some(this) = weak.upgrade() {
             this.on_secret(change);
         }
     });
     on_change(&this.observer.namespaces, &this, ClusterController::on_namespace);
-    setup.bindings.on_change(&this, ClusterController::on_binding);
-    on_change(&setup.works, &this, ClusterController::on_work);
+    setup.bindings().on_change(&this, ClusterController::on_binding);
+    on_change(&setup.works(), &this, ClusterController::on_work);
     this
 }
 
-impl Controller for ClusterController {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("cluster", &self.seam.tasks, &self.queue, WORKERS, move |name| {
-            let this = this.clone();
-            async move { this.reconcile(name).await }
-        });
-        self.monitor.start();
+impl Reconciler for ClusterController {
+    type Key = ClusterName;
+    const NAME: &'static str = "cluster";
+    /// Clusters that are reconciled at once.
+    const WORKERS: usize = 5;
+
+    fn queue(&self) -> &Queue<ClusterName> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
+    async fn reconcile(&self, name: &ClusterName) -> Result<Next, Failure> {
+        let Some(cluster) = self.clusters.get("", &name.0) else {
+            self.members.remove(name);
+            return Ok(Next::Forget);
+        };
+        // Pull members have an agent instead.
+        if cluster.spec.sync_mode == SyncMode::Push {
+            self.members.connect(&cluster, self.credentials.of(&cluster).as_deref());
+        }
+        let observed = self.observer.observe(name, cluster);
+        let plan = lifecycle::decide(&observed.seen(), self.seam.clock.wall_seconds());
+        self.applier.apply(&observed, &plan).await?;
+        self.members.check_now(name);
+        Ok(Next::Forget)
+    }
+
+    fn start_beside(self: &Arc<Self>, _: &Tasks) {
+        self.monitor.start();
     }
 }
 
 impl ClusterController {
-    async fn reconcile(&self, name: ClusterName) -> Result<Next, Failure> {
-        let Some(cluster) = self.clusters.get("", &name.0) else {
-            self.connections.members.remove(&name);
-            return Ok(Next::Forget);
-        };
-        self.connections.connect(&name, &cluster);
-        let observed = self.observer.observe(&name, cluster);
-        let plan = lifecycle::decide(&observed.seen(), self.seam.clock.wall_seconds());
-        self.applier.apply(&observed, &plan).await?;
-        self.connections.members.check_now(&name);
-        Ok(Next::Forget)
-    }
-
     fn on_cluster(&self, change: &Change<Cluster>) {
         if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
             self.queue.add(cluster.name_any().as_str().into());

@@ -45,12 +45,12 @@ impl Monitor {
             settings: setup.settings.clone(),
             plane: setup.plane.clone(),
             writer: Writer::new("cluster"),
-            clusters: setup.clusters.clone(),
+            clusters: setup.clusters().clone(),
             leases: setup.caches.take(&LEASES),
             renewals: LastRenewals::new(setup.seam.clock.clone()),
         });
         on_change(&this.leases, &this, Self::on_lease);
-        on_change(&setup.clusters, &this, Self::on_cluster);
+        on_change(setup.clusters(), &this, Self::on_cluster);
         this
     }
 

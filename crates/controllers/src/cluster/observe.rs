@@ -51,8 +51,8 @@ impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
             namespaces: setup.caches.take(&NAMESPACES),
-            bindings: setup.bindings.clone(),
-            works: setup.works.clone(),
+            bindings: setup.bindings().clone(),
+            works: setup.works(),
             settings: setup.settings.clone(),
         }
     }

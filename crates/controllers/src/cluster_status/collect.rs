@@ -6,9 +6,9 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, conditions};
-use ironclad_estimator::{Node, Pod};
 use ironclad_failover::cluster::nodes;
 use ironclad_fleet::{StatusPart, gates::Gate};
+use ironclad_members::{Member, NODES, Node, PODS, Pod};
 use ironclad_runtime::{Change, Informer, Key, StatusWriter};
 use ironclad_scheduling::summary::Ledger;
 use ironclad_seam::Seam;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{members::Member, settings::Settings, setup::Setup, targets::Typed};
+use crate::{settings::Settings, setup::Setup, targets::Typed};
 
 /// Time between two writes of changing sums.
 const EVERY: Duration = Duration::from_secs(10);
@@ -49,8 +49,8 @@ impl Collector {
         Arc::new(Self {
             seam: setup.seam.clone(),
             settings: setup.settings.clone(),
-            clusters: setup.clusters.clone(),
-            status: setup.cluster_status.clone(),
+            clusters: setup.clusters().clone(),
+            status: setup.cluster_status().clone(),
         })
     }
 
@@ -60,7 +60,7 @@ impl Collector {
             return;
         }
         let sums = Arc::new(Sums::default());
-        let (nodes, pods) = (member.resources.nodes().clone(), member.resources.pods().clone());
+        let (nodes, pods) = (member.caches.take(&NODES), member.caches.take(&PODS));
         let shared = sums.clone();
         nodes.on_change(move |change: &Change<Node>| {
             if let Some(node) = change.new.as_ref().or(change.old.as_ref()) {
@@ -78,7 +78,7 @@ impl Collector {
             }
         });
         let (weak, name, clock) = (Arc::downgrade(self), member.name.clone(), self.seam.clock.clone());
-        member.tasks.supervise(&self.seam.clock, "summary", move || {
+        member.seam.tasks.supervise(&self.seam.clock, "summary", move || {
             let (nodes, pods, sums) = (nodes.clone(), pods.clone(), sums.clone());
             let (weak, name, clock) = (weak.clone(), name.clone(), clock.clone());
             async move {

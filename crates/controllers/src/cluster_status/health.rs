@@ -2,7 +2,10 @@
 //! member delays no other.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,6 +20,7 @@ use ironclad_failover::{
     wakes::cluster_status::Collection,
 };
 use ironclad_fleet::ClusterName;
+use ironclad_members::{Member, Members, PerMember, Unconnected};
 use ironclad_runtime::{Api, Informer, Key, StatusWriter, aggregated_groups};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Namespace;
@@ -27,13 +31,7 @@ use tokio::{
 };
 
 use super::{metrics::ClusterMetrics, witness::Witnesses};
-use crate::{
-    caches::NAMESPACES,
-    members::{Member, Members, Unconnected},
-    settings::Settings,
-    setup::Setup,
-    targets::Typed,
-};
+use crate::{caches::NAMESPACES, member_object::MemberObjects, settings::Settings, setup::Setup, targets::Typed};
 
 /// A probe that is not answered within this time counts as not reachable.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
@@ -48,12 +46,23 @@ pub(super) struct HealthChecks {
     clock: Clock,
     settings: Arc<Settings>,
     members: Arc<Members>,
+    objects: MemberObjects,
+    pub(super) found: PerMember<Found>,
     clusters: Informer<Cluster>,
     /// Namespaces of the control plane.
     namespaces: Informer<Namespace>,
     status: StatusWriter<Typed<Cluster>>,
     witnesses: Witnesses,
     metrics: ClusterMetrics,
+}
+
+/// State of one connection.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Set when the kinds that the member serves may differ from those that were read.
+    pub(super) kinds_changed: AtomicBool,
+    /// The uid of its namespace kube-system, once it was read; `None` if the member does not report it.
+    kube_system: OnceLock<Option<String>>,
 }
 
 /// State between two checks of a cluster.
@@ -73,9 +82,11 @@ impl HealthChecks {
             clock: setup.seam.clock.clone(),
             settings: setup.settings.clone(),
             members: setup.members.clone(),
-            clusters: setup.clusters.clone(),
+            objects: setup.member_objects().clone(),
+            found: PerMember::default(),
+            clusters: setup.clusters().clone(),
             namespaces: setup.caches.take(&NAMESPACES),
-            status: setup.cluster_status.clone(),
+            status: setup.cluster_status().clone(),
             witnesses: Witnesses::new(&setup.settings.failover.health.connectivity_witnesses),
             metrics,
         })
@@ -117,9 +128,11 @@ impl HealthChecks {
             && has_failed
             && !state.failed
         {
-            member.retry_watches();
+            // What its summary counts must not be older than what is applied there now.
+            member.caches.retry_now();
+            self.objects.get(name).iter().for_each(|objects| objects.retry_now());
         }
-        if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
+        if self.found.get(name).is_some_and(|found| found.kinds_changed.swap(false, Ordering::Relaxed)) {
             state.collection.kinds_changed(self.clock.mono() - state.started);
         }
         if probe == Probe::Offline && !self.witnesses.see_a_network(&self.clock).await {
@@ -153,19 +166,20 @@ impl HealthChecks {
     /// Compares a healthy member with the control plane. If they are the same server, the connection ends: copies would
     /// overwrite their own templates.
     async fn identify(&self, member: &Arc<Member>) -> Probe {
+        let Some(found) = self.found.get(&member.name) else { return Probe::Healthy };
         let plane = self.namespaces.get("", KUBE_SYSTEM).and_then(|namespace| namespace.metadata.uid.clone());
-        if member.kube_system.get().is_none() {
+        if found.kube_system.get().is_none() {
             let namespaces: Api<Namespace> = Api::all(member.client.clone());
             let uid = match timeout(PROBE_DEADLINE, namespaces.get_opt(KUBE_SYSTEM)).await {
-                Ok(Ok(found)) => found.and_then(|namespace| namespace.metadata.uid),
+                Ok(Ok(namespace)) => namespace.and_then(|namespace| namespace.metadata.uid),
                 Ok(Err(kube::Error::Api(status))) if status.code == 403 => None,
                 // The next check asks again.
                 Ok(Err(_)) | Err(_) => return Probe::Healthy,
             };
             // The health check is the only one that sets it.
-            let _ = member.kube_system.set(uid);
+            let _ = found.kube_system.set(uid);
         }
-        let probe = health::identify(plane.as_deref(), member.kube_system.get().and_then(Option::as_deref));
+        let probe = health::identify(plane.as_deref(), found.kube_system.get().and_then(Option::as_deref));
         if let Probe::ControlPlane { uid } = &probe {
             tracing::error!(cluster = %member.name, %uid, "the cluster is the control plane itself, and is refused");
             self.members.refuse(member, Unconnected::ControlPlane { uid: uid.clone() });

@@ -9,19 +9,24 @@ mod witness;
 use std::sync::{Arc, atomic::Ordering};
 
 use ironclad_api::cluster::Cluster;
+use ironclad_members::{Member, Members};
 use ironclad_propagation::drift;
 use ironclad_runtime::Change;
 
-use self::{collect::Collector, health::HealthChecks, metrics::ClusterMetrics};
+use self::{
+    collect::Collector,
+    health::{Found, HealthChecks},
+    metrics::ClusterMetrics,
+};
 use crate::{
     controller::Controller,
-    member_object::MemberObject,
-    members::{Member, Members},
+    member_object::{MemberObject, MemberObjects},
     setup::{Setup, on_change, on_connect},
 };
 
 struct ClusterStatus {
     members: Arc<Members>,
+    objects: MemberObjects,
     checks: Arc<HealthChecks>,
     collector: Arc<Collector>,
     metrics: ClusterMetrics,
@@ -31,11 +36,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(ClusterMetrics::register);
     let this = Arc::new(ClusterStatus {
         members: setup.members.clone(),
+        objects: setup.member_objects().clone(),
         checks: HealthChecks::new(setup, metrics.clone()),
         collector: Collector::new(setup),
         metrics,
     });
-    on_change(&setup.clusters, &this, ClusterStatus::on_cluster);
+    on_change(setup.clusters(), &this, ClusterStatus::on_cluster);
     let weak = Arc::downgrade(&this.checks);
     setup.members.on_join(move |name, now, tasks| {
         let Some(checks) = weak.upgrade() else { return };
@@ -47,20 +53,14 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         });
     });
     on_connect(setup, &this, |this, member| {
-        this.watch_kinds(member);
+        let checked = this.checks.found.set(member, Found::default());
+        this.watch_kinds(member, &checked);
         this.collector.start(member);
     });
     this
 }
 
-impl Controller for ClusterStatus {
-    /// Its tasks start when members are connected.
-    fn start(self: Arc<Self>) {}
-
-    fn is_quiet(&self) -> bool {
-        true
-    }
-}
+impl Controller for ClusterStatus {}
 
 impl ClusterStatus {
     fn on_cluster(&self, change: &Change<Cluster>) {
@@ -68,16 +68,17 @@ impl ClusterStatus {
     }
 
     /// Requests a check when a definition in the member changes the kinds that it serves.
-    fn watch_kinds(&self, member: &Arc<Member>) {
-        let (members, weak) = (Arc::downgrade(&self.members), Arc::downgrade(member));
-        member.objects.on_change(move |gvk, change: &Change<MemberObject>| {
+    fn watch_kinds(&self, member: &Member, found: &Arc<Found>) {
+        let Some(objects) = self.objects.get(&member.name) else { return };
+        let (name, members, weak) = (member.name.clone(), Arc::downgrade(&self.members), Arc::downgrade(found));
+        objects.on_change(move |gvk, change: &Change<MemberObject>| {
             let (old, new) =
                 (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
             if drift::changes_kinds(gvk, old, new)
-                && let (Some(members), Some(member)) = (members.upgrade(), weak.upgrade())
+                && let (Some(members), Some(found)) = (members.upgrade(), weak.upgrade())
             {
-                member.kinds_changed.store(true, Ordering::Relaxed);
-                members.check_now(&member.name);
+                found.kinds_changed.store(true, Ordering::Relaxed);
+                members.check_now(&name);
             }
         });
     }

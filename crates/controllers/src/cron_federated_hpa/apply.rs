@@ -13,7 +13,7 @@ use ironclad_runtime::{Api, Failure, Informer, Writer};
 use kube::{Client, ResourceExt as _, api::DynamicObject};
 use serde_json::json;
 
-use crate::{events::Events, mapper::Mapper, setup::Setup};
+use crate::{controller::Reconciler as _, events::Events, mapper::Mapper, setup::Setup};
 
 /// The writes of the controller.
 pub(super) struct Applier {
@@ -28,7 +28,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup, objects: Informer<CronFederatedHPA>, autoscalers: Informer<FederatedHPA>) -> Self {
         let (plane, mapper, events) = (setup.plane.clone(), setup.mapper.clone(), setup.events.clone());
-        Self { plane, mapper, events, writer: Writer::new(super::NAME), objects, autoscalers }
+        Self { plane, mapper, events, writer: Writer::new(super::CronAutoscaler::NAME), objects, autoscalers }
     }
 
     /// Sets what the rule says. The inner error is the message of an execution that failed; the outer one is worth

@@ -12,23 +12,20 @@ use ironclad_api::{
 };
 use ironclad_autoscaling::cron::{Seen, decide, record};
 use ironclad_fleet::{Event, reference};
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
 use kube::{Resource as _, ResourceExt as _};
 
 use self::{apply::Applier, metrics::CronMetrics};
 use crate::{
     caches::{CRON_FEDERATED_HPAS, FEDERATED_HPAS},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     events::Events,
     index::{BY_SCALED, scaled_name},
     settings::Settings,
     setup::{Setup, on_change},
 };
 
-const NAME: &str = "cronFederatedHorizontalPodAutoscaler";
-/// Objects that are reconciled at once.
-const WORKERS: usize = 2;
 /// Wait for a time that has passed already.
 const SOON: Duration = Duration::from_millis(10);
 
@@ -48,7 +45,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(CronAutoscaler {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
-        queue: setup.queue(NAME),
+        queue: setup.queue(CronAutoscaler::NAME),
         applier: Applier::new(setup, objects.clone(), autoscalers.clone()),
         objects,
         autoscalers,
@@ -59,29 +56,27 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for CronAutoscaler {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.measured(&key).await }
-        });
+impl Reconciler for CronAutoscaler {
+    type Key = Key;
+    const NAME: &'static str = "cronFederatedHorizontalPodAutoscaler";
+    /// Objects that are reconciled at once.
+    const WORKERS: usize = 2;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let began = self.seam.clock.mono();
+        let outcome = self.observe_and_apply(key).await;
+        self.metrics.processed(self.seam.clock.mono() - began, outcome.is_ok());
+        outcome
     }
 }
 
 impl CronAutoscaler {
-    async fn measured(&self, key: &Key) -> Result<Next, Failure> {
-        let began = self.seam.clock.mono();
-        let outcome = self.reconcile(key).await;
-        self.metrics.processed(self.seam.clock.mono() - began, outcome.is_ok());
-        outcome
-    }
-
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    async fn observe_and_apply(&self, key: &Key) -> Result<Next, Failure> {
         let Some(object) = self.objects.get_key(key) else { return Ok(Next::Forget) };
         let seen = Seen { object: &object, options: &self.settings.cron, now: self.seam.clock.wall() };
         let mut plan = decide(&seen);

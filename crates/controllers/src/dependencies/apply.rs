@@ -24,7 +24,7 @@ impl Applier {
         Self {
             writer: setup.writer("dependencies"),
             plane: setup.plane.clone(),
-            bindings: setup.bindings.clone(),
+            bindings: setup.bindings().clone(),
             events: setup.events.clone(),
         }
     }

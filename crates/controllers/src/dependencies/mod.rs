@@ -11,23 +11,20 @@ use ironclad_propagation::{
     dependencies::{self, dependents},
     new_ids::NewIds,
 };
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_seam::Seam;
 use kube::api::DynamicObject;
 
 use self::{apply::Applier, observe::Observer};
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_DEPENDENCY, BY_TEMPLATE, object_key, template_name},
     interpreter::Interpreters,
     settings::Settings,
     setup::{Setup, on_interpretation, on_template},
     templates::counts,
 };
-
-/// `--concurrent-dependent-resource-syncs`.
-const WORKERS: usize = 2;
 
 struct Dependencies {
     seam: Seam,
@@ -43,33 +40,28 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Dependencies {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
-        queue: setup.queue("dependencies"),
-        bindings: setup.bindings.clone(),
-        interpreters: setup.interpreters.clone(),
+        queue: setup.queue(Dependencies::NAME),
+        bindings: setup.bindings().clone(),
+        interpreters: setup.interpreters().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup),
     });
-    setup.bindings.on_change(&this, Dependencies::on_binding);
+    setup.bindings().on_change(&this, Dependencies::on_binding);
     on_template(setup, &this, Dependencies::on_object);
     on_interpretation(setup, &this, Dependencies::on_interpretation);
     this
 }
 
-impl Controller for Dependencies {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("dependencies", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for Dependencies {
+    type Key = Key;
+    const NAME: &'static str = "dependencies";
+    /// `--concurrent-dependent-resource-syncs`.
+    const WORKERS: usize = 2;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
-    }
-}
-
-impl Dependencies {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
         let ids = NewIds::from(self.seam.rng.uuid());
@@ -78,7 +70,9 @@ impl Dependencies {
         let next = self.applier.apply(key, &observed, resolved.plan).await?;
         Ok(if observed.unlisted.is_empty() { resolved.retry.next(next) } else { Next::Retry })
     }
+}
 
+impl Dependencies {
     fn on_binding(&self, change: &BindingChange) {
         let old = change.old.as_ref().map(Binding::view);
         if let Some(new) = change.new.as_ref().filter(|new| dependents::binding_counts(old, new.view())) {

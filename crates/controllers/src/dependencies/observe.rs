@@ -62,9 +62,9 @@ impl Observed {
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            bindings: setup.bindings.clone(),
-            templates: setup.templates.clone(),
-            interpreters: setup.interpreters.clone(),
+            bindings: setup.bindings().clone(),
+            templates: setup.templates().clone(),
+            interpreters: setup.interpreters().clone(),
         }
     }
 

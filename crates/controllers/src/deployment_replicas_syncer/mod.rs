@@ -9,8 +9,7 @@ use ironclad_autoscaling::{
     scale_target_marker::is_distributed,
 };
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_runtime::{Change, Failure, Informer, Next, Queue, Writer, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Change, Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::{Client, ResourceExt as _, api::DynamicObject};
 use serde_json::{Value, json};
@@ -18,20 +17,16 @@ use serde_json::{Value, json};
 use crate::{
     bindings::Bindings,
     caches::HORIZONTAL_POD_AUTOSCALERS,
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_SCALED, BY_TEMPLATE, object_key, template_name},
     objects::Objects,
     setup::{Setup, on_template},
 };
 
-const NAME: &str = "deploymentReplicasSyncer";
-/// Deployments that are reconciled at once.
-const WORKERS: usize = 1;
 /// Wait for reports that are missing.
 const SOON: Duration = Duration::from_secs(1);
 
 struct Syncer {
-    seam: Seam,
     plane: Client,
     queue: Queue<ObjectKey>,
     autoscalers: Informer<HorizontalPodAutoscaler>,
@@ -42,33 +37,28 @@ struct Syncer {
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Syncer {
-        seam: setup.seam.clone(),
         plane: setup.plane.clone(),
-        queue: setup.queue(NAME),
+        queue: setup.queue(Syncer::NAME),
         autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-        templates: setup.templates.clone(),
-        bindings: setup.bindings.clone(),
-        writer: setup.writer(NAME),
+        templates: setup.templates().clone(),
+        bindings: setup.bindings().clone(),
+        writer: setup.writer(Syncer::NAME),
     });
     on_template(setup, &this, Syncer::on_template);
     this
 }
 
-impl Controller for Syncer {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for Syncer {
+    type Key = ObjectKey;
+    const NAME: &'static str = "deploymentReplicasSyncer";
+    /// Deployments that are reconciled at once.
+    const WORKERS: usize = 1;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<ObjectKey> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
-    }
-}
-
-impl Syncer {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let Some((served, cache)) = self.templates.watched(&key.gvk) else { return Ok(Next::Forget) };
         let Some(template) = cache.get(&key.namespace, &key.name) else { return Ok(Next::Forget) };
@@ -88,7 +78,9 @@ impl Syncer {
             }
         }
     }
+}
 
+impl Syncer {
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
         let is_deployment = &*gvk.group == "apps" && &*gvk.kind == "Deployment";
         let Some(new) = change.new.as_ref().filter(|_| is_deployment) else { return };

@@ -18,7 +18,7 @@ pub(super) struct Applier {
 
 impl Applier {
     pub(super) fn new(setup: &Setup) -> Self {
-        Self { writer: setup.writer("descheduler"), bindings: setup.bindings.clone(), events: setup.events.clone() }
+        Self { writer: setup.writer("descheduler"), bindings: setup.bindings().clone(), events: setup.events.clone() }
     }
 
     /// Applies a plan. What fails is decided anew after the next interval.

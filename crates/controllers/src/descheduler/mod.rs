@@ -13,7 +13,7 @@ use std::{
 };
 
 use ironclad_scheduling::deschedule;
-use ironclad_seam::Seam;
+use ironclad_seam::{Seam, Tasks};
 
 use self::{apply::Applier, observe::Observer};
 use crate::{controller::Controller, setup::Setup};
@@ -39,9 +39,9 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 }
 
 impl Controller for Descheduler {
-    fn start(self: Arc<Self>) {
+    fn start(self: Arc<Self>, tasks: &Tasks) {
         let this = self.clone();
-        self.seam.tasks.supervise(&self.seam.clock, "descheduler", move || {
+        tasks.supervise(&self.seam.clock, "descheduler", move || {
             let this = this.clone();
             async move {
                 loop {

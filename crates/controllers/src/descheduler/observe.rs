@@ -30,9 +30,9 @@ pub(super) struct Observer {
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            bindings: setup.bindings.clone(),
+            bindings: setup.bindings().clone(),
             autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-            estimates: setup.estimates.clone(),
+            estimates: setup.estimates().clone(),
             threshold: setup.settings.descheduler.threshold,
         }
     }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{detector, new_ids::NewIds};
-use ironclad_runtime::{Change, Failure, Next, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Change, Failure, Next, Queue};
+use ironclad_seam::{Seam, Tasks};
 use kube::api::DynamicObject;
 
 use self::{apply::Applier, metrics::DetectorMetrics, observe::Observer};
 use crate::{
     bindings::{BindingChange, Bindings},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{object_key, template_key},
     interpreter::{Interpreters, Resolved},
     objects::Objects,
@@ -23,9 +23,6 @@ use crate::{
     setup::{Setup, on_interpretation, on_template},
     templates::{TemplateQueue, counts},
 };
-
-/// `--concurrent-resource-template-syncs`.
-const WORKERS: usize = 5;
 
 struct Detector {
     seam: Seam,
@@ -43,15 +40,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Detector {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
-        queue: setup.template_queue.clone(),
-        bindings: setup.bindings.clone(),
-        templates: setup.templates.clone(),
-        interpreters: setup.interpreters.clone(),
+        queue: setup.template_queue().clone(),
+        bindings: setup.bindings().clone(),
+        templates: setup.templates().clone(),
+        interpreters: setup.interpreters().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup),
         metrics: setup.register(DetectorMetrics::register),
     });
-    setup.bindings.on_change(&this, Detector::on_binding);
+    setup.bindings().on_change(&this, Detector::on_binding);
     on_template(setup, &this, Detector::on_template);
     on_interpretation(setup, &this, |this, changed| {
         this.templates.keys(changed).into_iter().for_each(|key| this.queue.queue.add_low_priority(key));
@@ -59,28 +56,19 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for Detector {
-    fn start(self: Arc<Self>) {
-        // Binding templates are watched, whatever their policy selects by now.
-        for binding in self.bindings.list() {
-            self.queue.queue.add_low_priority(binding.template());
-        }
-        let this = self.clone();
-        run_workers("detector", &self.seam.tasks, &self.queue.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(key).await }
-        });
+impl Reconciler for Detector {
+    type Key = ObjectKey;
+    const NAME: &'static str = "detector";
+    /// `--concurrent-resource-template-syncs`.
+    const WORKERS: usize = 5;
+
+    fn queue(&self) -> &Queue<ObjectKey> {
+        &self.queue.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.queue.is_empty()
-    }
-}
-
-impl Detector {
-    async fn reconcile(&self, key: ObjectKey) -> Result<Next, Failure> {
-        let Some(observed) = self.observer.observe(&key).await? else {
-            self.queue.stop_waiting(&key);
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let Some(observed) = self.observer.observe(key).await? else {
+            self.queue.stop_waiting(key);
             return Ok(Next::Forget);
         };
         let ids = NewIds::from(self.seam.rng.uuid());
@@ -96,6 +84,15 @@ impl Detector {
         applied.map(|next| retry.next(next))
     }
 
+    fn start_beside(self: &Arc<Self>, _: &Tasks) {
+        // Binding templates are watched, whatever their policy selects by now.
+        for binding in self.bindings.list() {
+            self.queue.queue.add_low_priority(binding.template());
+        }
+    }
+}
+
+impl Detector {
     /// A binding that somebody deleted is made again for a template that is still claimed.
     fn on_binding(&self, change: &BindingChange) {
         if let (Some(deleted), None) = (&change.old, &change.new) {

@@ -94,10 +94,10 @@ impl Observer {
         let gates = &setup.settings.gates;
         Self {
             policies: Policies::take(&setup.caches, &setup.plane),
-            bindings: setup.bindings.clone(),
-            templates: setup.templates.clone(),
-            queue: setup.template_queue.clone(),
-            interpreters: setup.interpreters.clone(),
+            bindings: setup.bindings().clone(),
+            templates: setup.templates().clone(),
+            queue: setup.template_queue().clone(),
+            interpreters: setup.interpreters().clone(),
             options: Options::of(gates),
             priority_classes: gates
                 .enabled(Gate::PriorityBasedScheduling)

@@ -53,7 +53,7 @@ impl Applier {
             plane: setup.plane.clone(),
             mapper: setup.mapper.clone(),
             events: setup.events.clone(),
-            bindings: setup.bindings.clone(),
+            bindings: setup.bindings().clone(),
             autoscalers: observer.autoscalers.clone(),
             overrides: observer.overrides.clone(),
             works: OwnedWorks::new(setup, NAME),

@@ -16,22 +16,20 @@ use ironclad_api::{
 use ironclad_autoscaling::distributed_hpa::{self, decides_in_members, reference_of, target_key, target_keys, wakes};
 use ironclad_fleet::Gvk;
 use ironclad_propagation::{new_ids::NewIds, quota::COUNT_SETTLES, wakes::quota::records_decisions};
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Change, Failure, Key, Next, Queue};
+use ironclad_seam::{Seam, Tasks};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::{ResourceExt as _, api::DynamicObject};
 
 use self::{apply::Applier, metrics::DistributedHpaMetrics, observe::Observer};
 use crate::{
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_SCALED, BY_TARGET, binding_of, object_key, scaled, template_name, template_of},
     setup::{Setup, on_change, on_interpretation, on_template},
 };
 
 /// Name in `--controllers`.
 pub(crate) const NAME: &str = "distributedHorizontalPodAutoscaler";
-/// Objects that are reconciled at once.
-const WORKERS: usize = 3;
 
 struct DistributedAutoscaler {
     seam: Seam,
@@ -45,16 +43,16 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let observer = Observer::new(setup);
     let this = Arc::new(DistributedAutoscaler {
         seam: setup.seam.clone(),
-        queue: setup.queue(NAME),
+        queue: setup.queue(DistributedAutoscaler::NAME),
         applier: Applier::new(setup, &observer),
         metrics: setup.register(DistributedHpaMetrics::register),
         observer,
     });
     on_change(&this.observer.autoscalers, &this, DistributedAutoscaler::on_autoscaler);
     on_change(&this.observer.federated, &this, DistributedAutoscaler::on_federated);
-    on_change(&setup.bindings.namespaced, &this, DistributedAutoscaler::on_binding);
-    on_change(&setup.clusters, &this, DistributedAutoscaler::on_cluster);
-    on_change(&setup.works, &this, DistributedAutoscaler::on_work);
+    on_change(&setup.bindings().namespaced, &this, DistributedAutoscaler::on_binding);
+    on_change(setup.clusters(), &this, DistributedAutoscaler::on_cluster);
+    on_change(&setup.works(), &this, DistributedAutoscaler::on_work);
     on_change(&this.observer.overrides, &this, DistributedAutoscaler::on_override);
     on_change(&this.observer.cluster_overrides, &this, DistributedAutoscaler::on_cluster_override);
     if let Some(quotas) = &this.observer.quotas {
@@ -65,30 +63,35 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for DistributedAutoscaler {
-    fn start(self: Arc<Self>) {
-        self.observer.starts_at(self.seam.clock.wall_seconds());
-        let this = self.clone();
-        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.measured(&key).await }
-        });
+impl Reconciler for DistributedAutoscaler {
+    type Key = Key;
+    const NAME: &'static str = NAME;
+    /// Objects that are reconciled at once.
+    const WORKERS: usize = 3;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle() && self.applier.is_quiet()
-    }
-}
-
-impl DistributedAutoscaler {
-    async fn measured(&self, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let began = self.seam.clock.mono();
-        let outcome = self.reconcile(key).await;
+        let outcome = self.observe_and_apply(key).await;
         self.metrics.processed(self.seam.clock.mono() - began, &outcome);
         outcome
     }
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+    fn start_beside(self: &Arc<Self>, _: &Tasks) {
+        self.observer.starts_at(self.seam.clock.wall_seconds());
+    }
+
+    fn is_quiet_beside(&self) -> bool {
+        self.applier.is_quiet()
+    }
+}
+
+impl DistributedAutoscaler {
+    async fn observe_and_apply(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
         let ids = NewIds::from(self.seam.rng.uuid());
         let plan = observed.with_seen(|seen| distributed_hpa::decide(seen, ids));

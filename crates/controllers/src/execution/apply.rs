@@ -14,15 +14,15 @@ use kube::{Client, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
 use super::{
+    awaiting::Await,
+    destination::Destination,
     metrics::{About, ExecutionMetrics, MemberWrite},
     observe::{Known, Observed, Place},
 };
 use crate::{
-    awaiting::Await,
     events::Events,
     index::{binding_of, cluster_of},
     member_object::MemberObject,
-    members::Member,
     metrics::result,
     setup::Setup,
     works::WorkStatus,
@@ -94,8 +94,8 @@ impl Applier {
             writer: Writer::new(CONTROLLER),
             hot_loops: setup.hot_loops.clone(),
             plane: setup.plane.clone(),
-            works: setup.works.clone(),
-            work_status: setup.work_status.clone(),
+            works: setup.works(),
+            work_status: setup.work_status().clone(),
             events: setup.events.clone(),
             metrics,
             clock: setup.seam.clock.clone(),
@@ -104,7 +104,7 @@ impl Applier {
 
     pub(super) async fn apply(
         &self,
-        member: &Member,
+        member: &Destination,
         seen: &mut Observed,
         mut plan: Plan<Effect>,
     ) -> Result<Next, Unapplied> {
@@ -139,7 +139,7 @@ impl Applier {
         Err(Failure::Conflict(message).into())
     }
 
-    async fn send(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
+    async fn send(&self, member: &Destination, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
         let cluster = || cluster_of(&seen.work).map(|cluster| cluster.0).unwrap_or_default();
         let successes = self.events.successes(|| success::of_execution(&seen.work, &cluster(), &plan.effects));
         let failures = failures(member, seen);
@@ -223,14 +223,14 @@ impl Applier {
 
     /// Slows down writes of an object that something else in the member changes back, as long as the Work stays the
     /// same.
-    fn guard(&self, member: &Member, seen: &Observed) -> Result<(), Stopped> {
+    fn guard(&self, member: &Destination, seen: &Observed) -> Result<(), Stopped> {
         let source = u64::try_from(seen.work.metadata.generation.unwrap_or_default()).unwrap_or_default();
         let attempt = self.hot_loops.attempt(CONTROLLER, guarded_object(member, seen), source, || None);
         attempt.map_err(|after| Stopped::Refused(Failure::HotLoop { after }))
     }
 
     /// Takes back a write that failed, or whose answer is not complete: it is no fight.
-    fn retract(&self, member: &Member, seen: &Observed, outcome: &Result<Result<(), Stopped>, Failure>) {
+    fn retract(&self, member: &Destination, seen: &Observed, outcome: &Result<Result<(), Stopped>, Failure>) {
         if !matches!(outcome, Ok(Ok(()))) {
             self.hot_loops.retract(CONTROLLER, &guarded_object(member, seen));
         }
@@ -248,7 +248,7 @@ impl Applier {
     }
 
     /// Reports the refusal of the member on the Work.
-    fn refused(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
+    fn refused(&self, member: &Destination, seen: &Observed, failure: Failure) -> Unapplied {
         let now = self.clock.wall_seconds();
         let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
         let next = match &failure {
@@ -260,7 +260,7 @@ impl Applier {
     }
 
     /// Writes a report to the Work.
-    fn report(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) {
+    fn report(&self, member: &Destination, seen: &Observed, plan: Plan<Effect>) {
         for effect in plan.effects {
             match effect {
                 Effect::WorkStatus(part) => self.request_status(seen, part),
@@ -279,17 +279,17 @@ impl Applier {
 }
 
 /// Failures of the Work in a row before this one.
-fn failures(member: &Member, seen: &Observed) -> u32 {
+fn failures(member: &Destination, seen: &Observed) -> u32 {
     member.works.failures(&seen.work.name_any().into())
 }
 
 /// The object of a Work, among all that this controller writes.
-fn guarded_object(member: &Member, seen: &Observed) -> String {
+fn guarded_object(member: &Destination, seen: &Observed) -> String {
     format!("{}/{}", member.name, seen.work.metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// Has the Work wait for the namespace. An event since the snapshot enqueues it at once.
-fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
+fn await_namespace(member: &Destination, seen: &Observed, namespace: &str) {
     let work: Arc<str> = seen.work.name_any().into();
     if member.awaiting.add(namespace, work.clone(), seen.namespace_events) == Await::Missed {
         member.works.add(work);

@@ -2,6 +2,8 @@
 //! own queue and workers.
 
 mod apply;
+mod awaiting;
+mod destination;
 pub(crate) mod metrics;
 mod observe;
 mod plain_counter;
@@ -10,13 +12,15 @@ use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::Gvk;
+use ironclad_members::{Member, PerMember};
 use ironclad_propagation::{changes, drift, execution};
-use ironclad_runtime::{Change, Failure, Informer, Next, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Next, WorkMetrics, run_workers};
 use ironclad_seam::Clock;
 use kube::ResourceExt as _;
 
 use self::{
     apply::{Applier, Unapplied},
+    destination::Destination,
     metrics::ExecutionMetrics,
     observe::Observer,
 };
@@ -24,8 +28,7 @@ use crate::{
     controller::Controller,
     index::cluster_of,
     interpreter::{Interpreters, Resolved},
-    member_object::{self, MemberObject},
-    members::{Member, Members},
+    member_object::{self, MemberObject, MemberObjects},
     setup::{Setup, on_change, on_connect, on_interpretation},
 };
 
@@ -35,7 +38,9 @@ const WORKERS: usize = 4;
 struct Execution {
     clock: Clock,
     works: Informer<Work>,
-    members: Arc<Members>,
+    objects: MemberObjects,
+    work_metrics: WorkMetrics,
+    destinations: PerMember<Destination>,
     interpreters: Arc<Interpreters>,
     observer: Observer,
     applier: Applier,
@@ -46,50 +51,51 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(ExecutionMetrics::register);
     let this = Arc::new(Execution {
         clock: setup.seam.clock.clone(),
-        works: setup.works.clone(),
-        members: setup.members.clone(),
-        interpreters: setup.interpreters.clone(),
+        works: setup.works(),
+        objects: setup.member_objects().clone(),
+        work_metrics: setup.work_metrics.clone(),
+        destinations: PerMember::default(),
+        interpreters: setup.interpreters().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, metrics.clone()),
         metrics,
     });
-    on_change(&setup.works, &this, Execution::on_work);
-    on_change(&setup.clusters, &this, Execution::on_cluster);
+    on_change(&setup.works(), &this, Execution::on_work);
+    on_change(setup.clusters(), &this, Execution::on_cluster);
     on_connect(setup, &this, Execution::start_member);
     on_interpretation(setup, &this, Execution::on_interpretation);
     this
 }
 
 impl Controller for Execution {
-    /// Its workers start when members are connected.
-    fn start(self: Arc<Self>) {}
-
-    /// The queues of members are asked by [`Members::is_quiet`].
     fn is_quiet(&self) -> bool {
-        true
+        self.destinations.all().iter().all(|member| member.works.is_empty())
     }
 }
 
 impl Execution {
     fn start_member(self: &Arc<Self>, member: &Arc<Member>) {
-        let weak = Arc::downgrade(member);
+        let Some(objects) = self.objects.get(&member.name) else { return };
+        let (tasks, destination) = (&member.seam.tasks, Destination::new(member, objects, &self.work_metrics));
+        let member = self.destinations.set(member, destination);
+        let weak = Arc::downgrade(&member);
         member.objects.on_change(move |gvk, change| {
             if let Some(member) = weak.upgrade() {
                 on_object(&member, gvk, change);
             }
         });
-        let (weak, weak_member) = (Arc::downgrade(self), Arc::downgrade(member));
-        run_workers("execution", &member.tasks, &member.works, WORKERS, move |name| {
+        let (weak, weak_member) = (Arc::downgrade(self), Arc::downgrade(&member));
+        run_workers("execution", tasks, &member.works, WORKERS, move |name| {
             let (this, member) = (weak.upgrade(), weak_member.upgrade());
             async move {
                 let (Some(this), Some(member)) = (this, member) else { return Ok(Next::Forget) };
                 this.reconcile(&member, &name).await
             }
         });
-        self.enqueue_all(member);
+        self.enqueue_all(&member);
     }
 
-    async fn reconcile(&self, member: &Member, name: &str) -> Result<Next, Failure> {
+    async fn reconcile(&self, member: &Destination, name: &str) -> Result<Next, Failure> {
         let Some(mut observed) = self.observer.observe(member, name).await? else { return Ok(Next::Forget) };
         let now = self.clock.wall_seconds();
         let decide = || observed.decide(now, execution::decide);
@@ -112,7 +118,7 @@ impl Execution {
     }
 
     /// Enqueues all Works of a member, those that are being deleted first.
-    fn enqueue_all(&self, member: &Member) {
+    fn enqueue_all(&self, member: &Destination) {
         for work in self.works.namespace(&names::execution_namespace(&member.name.0)) {
             let name: Arc<str> = work.name_any().into();
             if work.metadata.deletion_timestamp.is_some() {
@@ -127,15 +133,15 @@ impl Execution {
     fn on_work(&self, change: &Change<Work>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         if let Some(namespace) = execution::resolves_namespace(old, new)
-            && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| self.members.get(&name))
+            && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| self.destinations.get(&name))
         {
-            enqueue_awaiting(&member, &namespace);
+            member.enqueue_awaiting(&namespace);
         }
         let Some(work) = new else { return };
         if !changes::work(old.map(|w| &w.metadata), &work.metadata) {
             return;
         }
-        if let Some(member) = cluster_of(work).and_then(|name| self.members.get(&name)) {
+        if let Some(member) = cluster_of(work).and_then(|name| self.destinations.get(&name)) {
             member.works.add(work.name_any().into());
         }
     }
@@ -147,14 +153,14 @@ impl Execution {
         if !changes::cluster(change.old.as_deref(), cluster) {
             return;
         }
-        if let Some(member) = self.members.get(&cluster.name_any().as_str().into()) {
+        if let Some(member) = self.destinations.get(&cluster.name_any().as_str().into()) {
             self.enqueue_all(&member);
         }
     }
 
     /// Enqueues the Works of objects of these kinds. A cache that no longer keeps enough of the objects is made anew.
     fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
-        for member in self.members.list() {
+        for member in self.destinations.all() {
             for gvk in member.objects.kinds().iter().filter(|gvk| changed(gvk)) {
                 let Some((_, objects)) = member.objects.watched(gvk) else { continue };
                 let all = objects.list();
@@ -173,10 +179,10 @@ impl Execution {
 }
 
 /// Enqueues the Work of an object that drifted, and the Works that wait for a namespace that was created.
-fn on_object(member: &Member, gvk: &Gvk, change: &Change<MemberObject>) {
+fn on_object(member: &Destination, gvk: &Gvk, change: &Change<MemberObject>) {
     let (old, new) = (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
     if let Some(namespace) = change.new.as_deref().filter(|_| drift::brings_namespace(gvk, old, new)) {
-        enqueue_awaiting(member, namespace.metadata.name.as_deref().unwrap_or_default());
+        member.enqueue_awaiting(namespace.metadata.name.as_deref().unwrap_or_default());
     }
     // Our own writes are no drift.
     if change.ours || !drift::requeues(old, new) {
@@ -184,12 +190,5 @@ fn on_object(member: &Member, gvk: &Gvk, change: &Change<MemberObject>) {
     }
     if let Some((_, work)) = drift::work_of(old.map(|o| o.metadata), new.map(|n| n.metadata)) {
         member.works.add(work.into());
-    }
-}
-
-/// Enqueues the Works that wait for the namespace.
-fn enqueue_awaiting(member: &Member, namespace: &str) {
-    for work in member.awaiting.take(namespace) {
-        member.works.add(work);
     }
 }

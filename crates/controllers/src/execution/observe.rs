@@ -16,17 +16,18 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ApiResource;
 use serde_json::Value;
 
+use super::{awaiting::Seen as NamespaceEvents, destination::Destination};
 use crate::{
-    awaiting::Seen as NamespaceEvents, bindings::Bindings, caches::NAMESPACES, index::binding_of,
-    interpreter::Interpreters, mapper::Mapper, member_object::MemberObject, members::Member, settings::Settings,
-    setup::Setup, works::WorkStatus,
+    bindings::Bindings, caches::NAMESPACES, index::binding_of, interpreter::Interpreters, mapper::Mapper,
+    member_object::MemberObject, settings::Settings, setup::Setup, works::WorkStatus,
 };
 
 /// The caches that the controller reads.
 pub(super) struct Observer {
     works: Informer<Work>,
     work_status: WorkStatus,
-    bindings: Bindings,
+    /// Bindings, which agents have no rights to read.
+    bindings: Option<Bindings>,
     clusters: Informer<Cluster>,
     namespaces: Informer<Namespace>,
     interpreters: Arc<Interpreters>,
@@ -142,7 +143,7 @@ impl Observed {
 impl Observed {
     /// The API through which the object of a Work that is being deleted is found, if the member serves its kind in
     /// another version, or if the control plane does not serve the kind any more.
-    fn other_api(&self, member: &Member, key: &ObjectKey) -> Option<Api<MemberObject>> {
+    fn other_api(&self, member: &Destination, key: &ObjectKey) -> Option<Api<MemberObject>> {
         self.work.metadata.deletion_timestamp.as_ref()?;
         let (gvk, plural) = execution::serving_api(self.cluster.as_deref()?, &key.gvk)?;
         if gvk == key.gvk && member.objects.serves(&gvk) {
@@ -167,18 +168,18 @@ impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         let synced = setup.settings.controllers.enabled("namespace");
         Self {
-            works: setup.works.clone(),
-            work_status: setup.work_status.clone(),
-            bindings: setup.bindings.clone(),
-            clusters: setup.clusters.clone(),
+            works: setup.works(),
+            work_status: setup.work_status().clone(),
+            bindings: setup.settings.agent_of.is_none().then(|| setup.bindings().clone()),
+            clusters: setup.clusters().clone(),
             namespaces: setup.caches.take(&NAMESPACES),
-            interpreters: setup.interpreters.clone(),
+            interpreters: setup.interpreters().clone(),
             mapper: setup.mapper.clone(),
             namespaces_synced: synced.then(|| setup.settings.clone()),
         }
     }
 
-    pub(super) async fn observe(&self, member: &Member, name: &str) -> Result<Option<Observed>, Failure> {
+    pub(super) async fn observe(&self, member: &Destination, name: &str) -> Result<Option<Observed>, Failure> {
         let Some(work) = self.works.get(&names::execution_namespace(&member.name.0), name) else { return Ok(None) };
         let mut interpreter = self.interpreters.for_a_decision();
         if let Some(gvk) = execution::missing_replicas_path(&work, &interpreter) {
@@ -218,7 +219,7 @@ impl Observer {
         Ok(Some(observed))
     }
 
-    fn space(&self, member: &Member, name: &str) -> Result<KnownSpace, Failure> {
+    fn space(&self, member: &Destination, name: &str) -> Result<KnownSpace, Failure> {
         let [work, _] = namespace::work_names(name);
         let work = self.works.get(&names::execution_namespace(&member.name.0), &work);
         let work = work.map(|work| self.work_status.as_requested(&work));
@@ -238,14 +239,14 @@ impl Observer {
     }
 
     fn wanted_again(&self, work: &Work) -> WantedAgain {
-        let binding = || self.bindings.get(&binding_of(work)?);
+        let binding = || self.bindings.as_ref()?.get(&binding_of(work)?);
         let is_wanted = work.metadata.deletion_timestamp.is_some()
             && binding().is_some_and(|binding| execution::is_wanted_again(work, binding.view()));
         if is_wanted { WantedAgain::Cached } else { WantedAgain::No }
     }
 
     fn is_awaited(&self, work: &Work) -> bool {
-        let binding = || self.bindings.get(&binding_of(work)?);
+        let binding = || self.bindings.as_ref()?.get(&binding_of(work)?);
         work.metadata.deletion_timestamp.is_some()
             && binding().is_some_and(|binding| execution::is_awaited(work, binding.view()))
     }

@@ -4,7 +4,6 @@ mod apply;
 mod ask;
 pub(crate) mod metrics;
 mod observe;
-mod pods;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,8 +26,9 @@ use ironclad_hpa::{
     status::{before_zero, status},
 };
 use ironclad_membermetrics::MemberMetrics;
+use ironclad_members::Member;
 use ironclad_patch::selector::LabelSelector;
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler};
@@ -40,19 +40,14 @@ use self::{
     ask::Asker,
     metrics::HpaMetrics,
     observe::{NotObserved, Observed, Observer},
-    pods::PodCaches,
 };
 use crate::{
     caches::{FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_SCALED, template_name},
-    members::Member,
     setup::{Setup, on_change, on_connect},
 };
 
-const NAME: &str = "federatedHorizontalPodAutoscaler";
-/// Objects that are reconciled at once. Most of a round is spent in waiting for members.
-const WORKERS: usize = 8;
 /// Wait after the first of several failed rounds; it doubles up to the period of successful ones.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
@@ -90,17 +85,16 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let options = federated_hpa::with_gates(setup.settings.federated_hpa.clone(), &setup.settings.gates);
     let this = Arc::new(Autoscaler {
         seam: setup.seam.clone(),
-        queue: setup.queue(NAME),
+        queue: setup.queue(Autoscaler::NAME),
         observer: Observer {
             plane: setup.plane.clone(),
             clock: setup.seam.clock.clone(),
             mapper: setup.mapper.clone(),
             distributed: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-            templates: setup.templates.clone(),
-            bindings: setup.bindings.clone(),
-            fleet: setup.fleet.clone(),
+            templates: setup.templates().clone(),
+            bindings: setup.bindings().clone(),
+            fleet: setup.fleet().clone(),
             members: setup.members.clone(),
-            pods: PodCaches::new(&setup.seam),
             asker: Asker {
                 mapper: setup.mapper.clone(),
                 members: MemberMetrics::new(setup.seam.clock.clone(), setup.settings.member_metrics.clone()),
@@ -114,7 +108,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             plane: setup.plane.clone(),
             mapper: setup.mapper.clone(),
             events: setup.events.clone(),
-            writer: setup.writer(NAME),
+            writer: setup.writer(Autoscaler::NAME),
             objects: objects.clone(),
         },
         objects,
@@ -130,21 +124,17 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for Autoscaler {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for Autoscaler {
+    type Key = Key;
+    const NAME: &'static str = "federatedHorizontalPodAutoscaler";
+    /// Objects that are reconciled at once. Most of a round is spent in waiting for members.
+    const WORKERS: usize = 8;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
-    }
-}
-
-impl Autoscaler {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let live = |object: &Arc<FederatedHPA>| object.metadata.deletion_timestamp.is_none();
         let Some(object) = self.objects.get_key(key).filter(live) else {
@@ -172,7 +162,9 @@ impl Autoscaler {
         outcome?;
         Ok(Next::After(wait))
     }
+}
 
+impl Autoscaler {
     fn decide(
         &self,
         key: &Key,

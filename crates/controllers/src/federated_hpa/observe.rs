@@ -24,6 +24,7 @@ use ironclad_hpa::{
     spec::Spec,
 };
 use ironclad_membermetrics::Member as AskedMember;
+use ironclad_members::{Member, Members, PODS};
 use ironclad_patch::selector::LabelSelector;
 use ironclad_runtime::{Api, Failure, Informer};
 use ironclad_seam::Clock;
@@ -32,16 +33,12 @@ use kube::{Client, ResourceExt as _, api::DynamicObject};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::{
-    ask::{Askable, Asker},
-    pods::PodCaches,
-};
+use super::ask::{Askable, Asker};
 use crate::{
     bindings::Bindings,
     clusters::ClusterSnapshot,
     index::{BY_SCALED, BY_TEMPLATE, scaled, template_name},
     mapper::{Mapper, Served},
-    members::{Member, Members},
     objects::Objects,
 };
 
@@ -61,7 +58,6 @@ pub(super) struct Observer {
     pub(super) bindings: Bindings,
     pub(super) fleet: ClusterSnapshot,
     pub(super) members: Arc<Members>,
-    pub(super) pods: PodCaches,
     pub(super) asker: Asker,
     pub(super) selectors: Mutex<BTreeMap<(ObjectKey, ClusterName), KeptSelector>>,
 }
@@ -257,16 +253,16 @@ impl Observer {
     }
 
     async fn read_member(&self, target: &Target, member: &Arc<Member>) -> Result<Reached, String> {
-        let informer = self.pods.of(member);
+        let informer = member.watch(&PODS);
         informer.synced().await;
         let selector = self.selector(target, member).await?;
         let parsed = selecting::parse(&selector).ok();
         let cached = informer.namespace(&target.key.namespace);
         let selected = cached
             .iter()
-            .filter(|cached| parsed.as_ref().is_some_and(|selector| selecting::selects(selector, &cached.pod.labels)));
+            .filter(|pod| parsed.as_ref().is_some_and(|selector| selecting::selects(selector, pod.labels())));
         let key = |name: String| PodKey { cluster: member.name.0.clone(), name: name.into() };
-        let pods: Vec<_> = selected.map(|cached| (key(cached.name_any()), cached.pod.clone())).collect();
+        let pods: Vec<_> = selected.map(|pod| (key(pod.name_any()), Arc::new(pod.autoscaled()))).collect();
         let member = AskedMember { name: member.name.clone(), client: Ok(member.client.clone()) };
         Ok(Reached { member, selector, parsed, pods })
     }

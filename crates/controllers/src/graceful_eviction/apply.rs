@@ -25,7 +25,7 @@ impl Applier {
     pub(super) fn new(setup: &Setup, metrics: GracefulMetrics) -> Self {
         Self {
             writer: Writer::new("gracefulEviction"),
-            bindings: setup.bindings.clone(),
+            bindings: setup.bindings().clone(),
             events: setup.events.clone(),
             metrics,
             clock: setup.seam.clock.clone(),

@@ -15,20 +15,17 @@ use ironclad_failover::{
     wakes::{self, Parts},
 };
 use ironclad_fleet::Binding;
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 
 use self::{apply::Applier, metrics::GracefulMetrics, observe::Observer};
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_EVICTION, BY_PREEMPTOR, BY_TARGET},
     setup::{Setup, on_change},
 };
-
-/// Bindings that are assessed at once.
-const WORKERS: usize = 5;
 
 struct GracefulEviction {
     seam: Seam,
@@ -43,38 +40,36 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(GracefulMetrics::register);
     let this = Arc::new(GracefulEviction {
         seam: setup.seam.clone(),
-        queue: setup.queue("gracefulEviction"),
-        bindings: setup.bindings.clone(),
+        queue: setup.queue(GracefulEviction::NAME),
+        bindings: setup.bindings().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, metrics.clone()),
         metrics,
     });
-    setup.bindings.on_change(&this, GracefulEviction::on_binding);
-    on_change(&setup.clusters, &this, GracefulEviction::on_cluster);
+    setup.bindings().on_change(&this, GracefulEviction::on_binding);
+    on_change(setup.clusters(), &this, GracefulEviction::on_cluster);
     this
 }
 
-impl Controller for GracefulEviction {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("gracefulEviction", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for GracefulEviction {
+    type Key = Key;
+    const NAME: &'static str = "gracefulEviction";
+    /// Bindings that are assessed at once.
+    const WORKERS: usize = 5;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
-    }
-}
-
-impl GracefulEviction {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key) else { return Ok(Next::Forget) };
         let decision = graceful_eviction::decide(&observed.seen(&self.observer), self.seam.clock.wall_seconds());
         self.applier.apply(key, &observed, &decision).await
     }
+}
 
+impl GracefulEviction {
     fn on_binding(&self, change: &BindingChange) {
         fn parts(binding: &Binding) -> Parts<'_> {
             (binding.metadata(), binding.spec(), binding.status())

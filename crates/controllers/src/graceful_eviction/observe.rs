@@ -64,9 +64,9 @@ impl Observed {
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            bindings: setup.bindings.clone(),
-            works: setup.works.clone(),
-            clusters: setup.clusters.clone(),
+            bindings: setup.bindings().clone(),
+            works: setup.works(),
+            clusters: setup.clusters().clone(),
             settings: setup.settings.clone(),
         }
     }

@@ -6,8 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use ironclad_api::labels;
 use ironclad_autoscaling::scale_target_marker::{Mark, Seen, decide, is_propagated};
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_runtime::{Change, Failure, Informer, Next, Queue, Writer, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Change, Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::{Client, ResourceExt as _, api::DynamicObject};
 use parking_lot::Mutex;
@@ -15,18 +14,13 @@ use serde_json::{Value, json};
 
 use crate::{
     caches::HORIZONTAL_POD_AUTOSCALERS,
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::{BY_SCALED, object_key, template_name},
     objects::Objects,
     setup::{Setup, on_change, on_template},
 };
 
-const NAME: &str = "hpaScaleTargetMarker";
-/// Workloads that are reconciled at once.
-const WORKERS: usize = 1;
-
 struct Marker {
-    seam: Seam,
     plane: Client,
     queue: Queue<ObjectKey>,
     autoscalers: Informer<HorizontalPodAutoscaler>,
@@ -38,12 +32,11 @@ struct Marker {
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Marker {
-        seam: setup.seam.clone(),
         plane: setup.plane.clone(),
-        queue: setup.queue(NAME),
+        queue: setup.queue(Marker::NAME),
         autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-        templates: setup.templates.clone(),
-        writer: setup.writer(NAME),
+        templates: setup.templates().clone(),
+        writer: setup.writer(Marker::NAME),
         released: Mutex::default(),
     });
     on_change(&this.autoscalers, &this, Marker::on_autoscaler);
@@ -51,21 +44,17 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for Marker {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for Marker {
+    type Key = ObjectKey;
+    const NAME: &'static str = "hpaScaleTargetMarker";
+    /// Workloads that are reconciled at once.
+    const WORKERS: usize = 1;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<ObjectKey> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
-    }
-}
-
-impl Marker {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let template = match self.templates.listed(&key.gvk).await? {
             Some(templates) => templates.get(&key.namespace, &key.name),
@@ -95,7 +84,9 @@ impl Marker {
         self.released.lock().remove(key);
         Ok(Next::Forget)
     }
+}
 
+impl Marker {
     /// Its own status writes change nothing.
     fn on_autoscaler(&self, change: &Change<HorizontalPodAutoscaler>) {
         let target = |of: &Option<Arc<HorizontalPodAutoscaler>>| {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::reference::reference;
-use crate::{connector::Connector, events::Events};
+use crate::{backends::Backends, events::Events};
 
 /// Time for an answer where the webhook does not say.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const ADDRESS_AGE_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Callers {
     pub(super) seam: Seam,
     pub(super) plane: Client,
-    pub(super) connector: Arc<dyn Connector>,
+    pub(super) backends: Arc<dyn Backends>,
     pub(super) events: Events,
     pub(super) webhooks: Informer<ResourceInterpreterWebhookConfiguration>,
     pub(super) start: Instant,
@@ -126,7 +126,7 @@ impl Callers {
         }
         let endpoint = self.endpoint(hook).await?;
         let bundle = hook.webhook.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice());
-        let client = self.connector.webhook(&endpoint, bundle)?;
+        let client = self.backends.webhook(&endpoint, bundle)?;
         let target = Target { client, path: endpoint.path, resolved: now };
         if let Some(caller) = self.known.lock().get_mut(&hook.key) {
             caller.target = Some(target.clone());

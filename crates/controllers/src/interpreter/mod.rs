@@ -26,8 +26,8 @@ use parking_lot::{Mutex, RwLock};
 pub(crate) use self::resolved::Resolved;
 use self::{calls::Callers, counted::Counted, metrics::InterpreterMetrics, reference::reference, resolved::Retry};
 use crate::{
+    backends::Backends,
     caches::{CUSTOMIZATIONS, DEFINITIONS, INTERPRETER_WEBHOOKS},
-    connector::Connector,
     events::Events,
 };
 
@@ -69,7 +69,7 @@ impl Interpreters {
     pub(crate) fn follow(
         seam: &Seam,
         plane: &Client,
-        connector: &Arc<dyn Connector>,
+        backends: &Arc<dyn Backends>,
         caches: &Caches,
         events: &Events,
         metrics: &InterpreterMetrics,
@@ -85,7 +85,7 @@ impl Interpreters {
         let callers = Callers {
             seam: seam.clone(),
             plane: plane.clone(),
-            connector: connector.clone(),
+            backends: backends.clone(),
             events: events.clone(),
             webhooks: webhooks.clone(),
             start,

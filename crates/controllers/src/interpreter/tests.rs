@@ -5,12 +5,10 @@ use std::{
 
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
-use ironclad_api::cluster::Cluster;
 use ironclad_interpreter::{Health, webhook::Endpoint};
-use ironclad_runtime::{Next, Traffic, in_process_client};
+use ironclad_runtime::{Caches, Next, Scope, Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Tasks};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::service_fn;
@@ -18,7 +16,7 @@ use tower::service_fn;
 use super::*;
 use prometheus_client::registry::Registry;
 
-use crate::{Connector, Settings};
+use crate::{Backends, Settings};
 
 /// A webhook in this process, and the number of its calls.
 struct Hooks {
@@ -32,11 +30,7 @@ enum Reply {
     Hangs,
 }
 
-impl Connector for Hooks {
-    fn connect(&self, _: &Cluster, _: Option<&Secret>) -> Result<Client, String> {
-        Err("no members here".into())
-    }
-
+impl Backends for Hooks {
     fn webhook(&self, endpoint: &Endpoint, _: Option<&[u8]>) -> Result<Client, String> {
         assert_eq!((endpoint.base.as_str(), endpoint.path.as_str()), ("https://hooks.example.com", "/ask"));
         let (asked, answer) = (self.asked.clone(), self.answer);
@@ -87,12 +81,13 @@ fn sources(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Int
     });
     let plane = in_process_client(nobody, Arc::new(Traffic::default()));
     let asked = Arc::new(AtomicUsize::new(0));
-    let connector: Arc<dyn Connector> = Arc::new(Hooks { asked: asked.clone(), answer });
+    let backends: Arc<dyn Backends> = Arc::new(Hooks { asked: asked.clone(), answer });
     let (events, metrics) = (
         Events::new(plane.clone(), &seam, &Settings::default()),
         InterpreterMetrics::register(&mut Registry::default()),
     );
-    let sources = Interpreters::follow(&seam, &plane, &connector, &Caches::default(), &events, &metrics, &None);
+    let sources =
+        Interpreters::follow(&seam, &plane, &backends, &Caches::new(Scope::All, &seam), &events, &metrics, &None);
     sources.set_webhooks(Webhooks::new([&configuration(timeout_seconds)]));
     (sources, asked)
 }

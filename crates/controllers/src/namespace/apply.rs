@@ -22,7 +22,7 @@ impl Applier {
         Self {
             writer: setup.writer("namespace"),
             plane: setup.plane.clone(),
-            works: setup.works.clone(),
+            works: setup.works(),
             events: setup.events.clone(),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ironclad_api::{names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
 use ironclad_propagation::{changes, namespace, new_ids::NewIds};
-use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Next, Queue};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -19,13 +19,10 @@ use self::{
     observe::{NamespaceKey, Observer},
 };
 use crate::{
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::cluster_of,
     setup::{Setup, on_change},
 };
-
-/// `--concurrent-namespace-syncs`.
-const WORKERS: usize = 1;
 
 struct NamespaceSync {
     seam: Seam,
@@ -37,38 +34,35 @@ struct NamespaceSync {
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(NamespaceSync {
         seam: setup.seam.clone(),
-        queue: setup.queue("namespace"),
+        queue: setup.queue(NamespaceSync::NAME),
         observer: Observer::new(setup),
         applier: Applier::new(setup),
     });
     on_change(&this.observer.namespaces, &this, NamespaceSync::on_namespace);
-    on_change(&setup.works, &this, NamespaceSync::on_work);
+    on_change(&setup.works(), &this, NamespaceSync::on_work);
     on_change(&this.observer.cluster_overrides, &this, NamespaceSync::on_cluster_override);
     this
 }
 
-impl Controller for NamespaceSync {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("namespace", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for NamespaceSync {
+    type Key = NamespaceKey;
+    const NAME: &'static str = "namespace";
+    /// `--concurrent-namespace-syncs`.
+    const WORKERS: usize = 1;
+
+    fn queue(&self) -> &Queue<NamespaceKey> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
-    }
-}
-
-impl NamespaceSync {
     async fn reconcile(&self, key: &NamespaceKey) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key)? else { return Ok(Next::Forget) };
         let ids = NewIds::from(self.seam.rng.uuid());
         let plan = observed.with_seen(|seen| namespace::decide(seen, ids));
         self.applier.apply(&observed, plan).await
     }
+}
 
+impl NamespaceSync {
     /// A new execution space is a member that lacks all namespaces.
     fn on_namespace(&self, change: &Change<Namespace>) {
         let Some(new) = change.new.as_deref() else { return };

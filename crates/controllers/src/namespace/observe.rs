@@ -69,8 +69,8 @@ impl Observer {
         Self {
             namespaces: setup.caches.take(&NAMESPACES),
             cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
-            works: setup.works.clone(),
-            fleet: setup.fleet.clone(),
+            works: setup.works(),
+            fleet: setup.fleet().clone(),
             settings: setup.settings.clone(),
         }
     }

@@ -30,9 +30,9 @@ impl Applier {
             writer: setup.writer("detector"),
             plane: setup.plane.clone(),
             policies,
-            bindings: setup.bindings.clone(),
-            templates: setup.templates.clone(),
-            queue: setup.template_queue.clone(),
+            bindings: setup.bindings().clone(),
+            templates: setup.templates().clone(),
+            queue: setup.template_queue().clone(),
             events: setup.events.clone(),
             metrics: setup.register(PolicyMetrics::register),
         }

@@ -12,15 +12,15 @@ use ironclad_api::policy::{
 };
 use ironclad_fleet::{Gvk, PolicyKey, gates::Gate};
 use ironclad_propagation::{changes, new_ids::NewIds, policy, policy_match::Policy};
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
+use ironclad_seam::{Seam, Tasks};
 use kube::{ResourceExt as _, api::DynamicObject};
 
 use self::{apply::Applier, observe::Observer};
 use crate::{
     bindings::Bindings,
     caches::{CLUSTER_OVERRIDES, DEFINITIONS, Definition, OVERRIDES},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     index::BY_POLICY,
     mapper::Mapper,
     objects::Objects,
@@ -55,11 +55,11 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(PolicyController {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
-        queue: setup.queue("policy"),
+        queue: setup.queue(PolicyController::NAME),
         policies: policies.clone(),
-        bindings: setup.bindings.clone(),
-        template_queue: setup.template_queue.clone(),
-        templates: setup.templates.clone(),
+        bindings: setup.bindings().clone(),
+        template_queue: setup.template_queue().clone(),
+        templates: setup.templates().clone(),
         mapper: setup.mapper.clone(),
         definitions: setup.caches.take(&DEFINITIONS),
         overrides: setup.caches.take(&OVERRIDES),
@@ -75,32 +75,15 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for PolicyController {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        self.seam.tasks.supervise(&self.seam.clock, "kinds", move || {
-            let this = this.clone();
-            async move {
-                loop {
-                    this.seam.clock.sleep(LOOK_UP_AGAIN).await;
-                    this.mapper.forget_absent();
-                    this.enqueue_unserved();
-                }
-            }
-        });
-        let this = self.clone();
-        run_workers("policy", &self.seam.tasks, &self.queue, 1, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for PolicyController {
+    type Key = Key;
+    const NAME: &'static str = "policy";
+    const WORKERS: usize = 1;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
-    }
-}
-
-impl PolicyController {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
         let ids = NewIds::from(self.seam.rng.uuid());
@@ -112,6 +95,22 @@ impl PolicyController {
         Ok(if observed.unlisted.is_empty() { next } else { Next::Retry })
     }
 
+    fn start_beside(self: &Arc<Self>, tasks: &Tasks) {
+        let this = self.clone();
+        tasks.supervise(&self.seam.clock, "kinds", move || {
+            let this = this.clone();
+            async move {
+                loop {
+                    this.seam.clock.sleep(LOOK_UP_AGAIN).await;
+                    this.mapper.forget_absent();
+                    this.enqueue_unserved();
+                }
+            }
+        });
+    }
+}
+
+impl PolicyController {
     fn on_policy(&self, change: &Change<PropagationPolicy>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         self.changed(old.map(Policy::Namespaced), new.map(Policy::Namespaced));

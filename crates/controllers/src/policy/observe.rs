@@ -110,9 +110,9 @@ impl Observer {
     pub(super) fn new(setup: &Setup, policies: Policies) -> Self {
         Self {
             policies,
-            bindings: setup.bindings.clone(),
-            templates: setup.templates.clone(),
-            queue: setup.template_queue.clone(),
+            bindings: setup.bindings().clone(),
+            templates: setup.templates().clone(),
+            queue: setup.template_queue().clone(),
             mapper: setup.mapper.clone(),
             settings: setup.settings.clone(),
         }

@@ -16,7 +16,7 @@ use ironclad_propagation::{
     quota::{self, Effect, Seen, usage},
     wakes::quota::{Accounting, records_decisions},
 };
-use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer, run_workers};
+use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -24,7 +24,7 @@ use kube::ResourceExt as _;
 use self::counts::Counts;
 use crate::{
     caches::{NAMESPACES, OVERRIDES, QUOTAS},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     events::Events,
     index::BY_QUOTA,
     owned::OwnedWorks,
@@ -33,9 +33,6 @@ use crate::{
     targets::{Typed, json},
     works::WorkStatus,
 };
-
-/// Quotas that are reconciled at once.
-const WORKERS: usize = 1;
 
 struct QuotaController {
     seam: Seam,
@@ -71,41 +68,37 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         seam: setup.seam.clone(),
         settings: setup.settings.clone(),
         accounting,
-        queue: setup.queue("federatedResourceQuota"),
+        queue: setup.queue(QuotaController::NAME),
         status: StatusWriter::start("status/quotas", &setup.seam, target),
         quotas,
         namespaces: setup.caches.take(&NAMESPACES),
-        bindings: setup.bindings.namespaced.clone(),
+        bindings: setup.bindings().namespaced.clone(),
         overrides: setup.caches.take(&OVERRIDES),
-        works: setup.works.clone(),
-        work_status: setup.work_status.clone(),
+        works: setup.works(),
+        work_status: setup.work_status().clone(),
         owned: OwnedWorks::new(setup, "federatedResourceQuota"),
         events: setup.events.clone(),
         counts: Counts::default(),
     });
     on_change(&this.namespaces, &this, QuotaController::on_namespace);
-    on_change(&setup.works, &this, QuotaController::on_work);
+    on_change(&setup.works(), &this, QuotaController::on_work);
     on_change(&this.quotas, &this, QuotaController::on_quota);
-    on_change(&setup.bindings.namespaced, &this, QuotaController::on_binding);
+    on_change(&setup.bindings().namespaced, &this, QuotaController::on_binding);
     on_change(&this.overrides, &this, QuotaController::on_override);
     this
 }
 
-impl Controller for QuotaController {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("federatedResourceQuota", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for QuotaController {
+    type Key = Key;
+    const NAME: &'static str = "federatedResourceQuota";
+    /// Quotas that are reconciled at once.
+    const WORKERS: usize = 1;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle() && self.status.is_quiet()
-    }
-}
-
-impl QuotaController {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let quota = self.quotas.get_key(key);
         let mut stored = self.works.by_index(BY_QUOTA, &key.to_string());
@@ -157,6 +150,12 @@ impl QuotaController {
         Ok(next)
     }
 
+    fn is_quiet_beside(&self) -> bool {
+        self.status.is_quiet()
+    }
+}
+
+impl QuotaController {
     /// A deleted binding gives its usage back.
     fn on_binding(&self, change: &Change<ResourceBinding>) {
         if let (Some(old), None) = (&change.old, &change.new) {

@@ -43,7 +43,7 @@ impl Applier {
             plane: setup.plane.clone(),
             rebalancers,
             status: StatusWriter::start("status/rebalancers", &setup.seam, target),
-            bindings: setup.bindings.clone(),
+            bindings: setup.bindings().clone(),
             clock: setup.seam.clock.clone(),
         }
     }

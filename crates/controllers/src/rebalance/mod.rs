@@ -7,18 +7,15 @@ use std::sync::Arc;
 
 use ironclad_api::apps::WorkloadRebalancer;
 use ironclad_propagation::rebalance;
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_seam::Seam;
 
 use self::{apply::Applier, observe::Observer};
 use crate::{
     caches::REBALANCERS,
-    controller::Controller,
+    controller::{Controller, Reconciler},
     setup::{Setup, on_change},
 };
-
-/// Rebalancers that are reconciled at once.
-const WORKERS: usize = 1;
 
 struct Rebalancer {
     seam: Seam,
@@ -31,7 +28,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let rebalancers = setup.caches.take(&REBALANCERS);
     let this = Arc::new(Rebalancer {
         seam: setup.seam.clone(),
-        queue: setup.queue("workloadRebalancer"),
+        queue: setup.queue(Rebalancer::NAME),
         observer: Observer::new(setup, rebalancers.clone()),
         applier: Applier::new(setup, rebalancers.clone()),
     });
@@ -39,27 +36,29 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     this
 }
 
-impl Controller for Rebalancer {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("workloadRebalancer", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for Rebalancer {
+    type Key = Key;
+    const NAME: &'static str = "workloadRebalancer";
+    /// Rebalancers that are reconciled at once.
+    const WORKERS: usize = 1;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle() && self.applier.is_quiet()
-    }
-}
-
-impl Rebalancer {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(observed) = self.observer.observe(key) else { return Ok(Next::Forget) };
         let plan = observed.with_seen(self.seam.clock.wall(), rebalance::decide);
         self.applier.apply(key, &observed, plan).await
     }
 
+    fn is_quiet_beside(&self) -> bool {
+        self.applier.is_quiet()
+    }
+}
+
+impl Rebalancer {
     /// A written status counts, too: the time to live begins with it.
     fn on_rebalancer(&self, change: &Change<WorkloadRebalancer>) {
         if let Some(rebalancer) = &change.new {

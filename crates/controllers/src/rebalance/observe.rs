@@ -35,7 +35,7 @@ impl Observed {
 
 impl Observer {
     pub(super) fn new(setup: &Setup, rebalancers: Informer<WorkloadRebalancer>) -> Self {
-        Self { rebalancers, bindings: setup.bindings.clone() }
+        Self { rebalancers, bindings: setup.bindings().clone() }
     }
 
     pub(super) fn observe(&self, key: &Key) -> Option<Observed> {

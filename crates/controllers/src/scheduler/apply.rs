@@ -45,7 +45,7 @@ impl Applier {
     pub(super) fn new(setup: &Setup, preemption: Arc<Preemption>) -> Self {
         Self {
             writer: setup.writer("scheduler"),
-            bindings: setup.bindings.clone(),
+            bindings: setup.bindings().clone(),
             events: setup.events.clone(),
             clock: setup.seam.clock.clone(),
             preemption,

@@ -13,14 +13,14 @@ use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
 use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, gates::Gate};
 use ironclad_planning::leader::QueuedBinding;
 use ironclad_propagation::quota::usage;
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, QueuedState, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, QueuedState};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests, capacity,
     preempt::Mode,
     trigger::{Wakes, api_appears, concerns, is_unsettled, may_help, wakes},
     wakes::Wake,
 };
-use ironclad_seam::Seam;
+use ironclad_seam::{Seam, Tasks};
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio::sync;
@@ -37,7 +37,7 @@ use crate::{
     caches::QUOTAS,
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
-    controller::Controller,
+    controller::{Controller, Reconciler},
     estimates::Estimates,
     groups::Fellow,
     groups::Groups,
@@ -50,8 +50,6 @@ use crate::{
 const WOKEN_MAX: usize = 100;
 /// Bindings that are enqueued at most when one of lower priority is placed.
 const OFFERED_MAX: usize = 16;
-/// Results that are being written at once.
-const WRITES_MAX: usize = 16;
 /// Growth of several clusters within this time enqueues a binding once (specification/scheduling.md 16.3).
 const WAKE_DELAY: Duration = Duration::from_millis(500);
 
@@ -82,8 +80,8 @@ struct Scheduler {
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(SchedulerMetrics::register);
     let by_priority = setup.settings.gates.enabled(Gate::PriorityBasedScheduling);
-    let bindings = setup.bindings.clone();
-    let queue = setup.queue("scheduler");
+    let bindings = setup.bindings().clone();
+    let queue = setup.queue(Scheduler::NAME);
     let queue = if by_priority { queue.ranked(move |key| rank(&bindings, key)) } else { queue };
     metrics.watch(&queue);
     setup.explain.offer_scheduling_queue(queue_reader(&queue, &metrics.waiting()));
@@ -91,10 +89,10 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Scheduler {
         seam: setup.seam.clone(),
         queue,
-        bindings: setup.bindings.clone(),
-        fleet: setup.fleet.clone(),
-        capacity: setup.capacity.clone(),
-        estimates: setup.estimates.clone(),
+        bindings: setup.bindings().clone(),
+        fleet: setup.fleet().clone(),
+        capacity: setup.capacity().clone(),
+        estimates: setup.estimates().clone(),
         cycle: sync::Mutex::new(()),
         waiting: metrics.waiting(),
         interests: Mutex::default(),
@@ -102,7 +100,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         observer: Observer::new(setup),
         applier: Applier::new(setup, preemption.clone()),
         preemption,
-        groups: setup.groups.clone(),
+        groups: setup.groups().clone(),
         quotas: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement).then(|| setup.caches.take(&QUOTAS)),
         metrics,
     });
@@ -110,52 +108,42 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         on_change(quotas, &this, Scheduler::on_quota);
     }
     let weak = Arc::downgrade(&this);
-    setup.groups.on_fellow(move |fellow| {
+    setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
             this.on_fellow(fellow);
         }
     });
-    on_change(&setup.bindings.namespaced, &this, |this, change| this.preemption.on_binding(change));
-    on_change(&setup.bindings.namespaced, &this, |this, change| this.capacity.on_binding(change));
-    setup.bindings.on_change(&this, Scheduler::on_binding);
-    on_change(&setup.clusters, &this, Scheduler::on_cluster);
+    on_change(&setup.bindings().namespaced, &this, |this, change| this.preemption.on_binding(change));
+    on_change(&setup.bindings().namespaced, &this, |this, change| this.capacity.on_binding(change));
+    setup.bindings().on_change(&this, Scheduler::on_binding);
+    on_change(setup.clusters(), &this, Scheduler::on_cluster);
     this
 }
 
-impl Controller for Scheduler {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("scheduler", &self.seam.tasks, &self.queue, WRITES_MAX, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(key).await }
-        });
-        let this = self.clone();
-        self.seam.tasks.supervise(&self.seam.clock, "scheduler/growth", move || {
-            let this = this.clone();
-            async move { this.follow_growth().await }
-        });
+impl Reconciler for Scheduler {
+    type Key = Key;
+    const NAME: &'static str = "scheduler";
+    /// Results that are being written at once.
+    const WORKERS: usize = 16;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    /// Bindings that fit no cluster are rechecked after minutes.
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle() && self.queue.len() <= self.waiting.lock().unfit()
-    }
-}
-
-impl Scheduler {
-    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
-        self.waiting.lock().leave(&key);
-        let remote = self.ask_estimators(&key).await;
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        self.waiting.lock().leave(key);
+        let remote = self.ask_estimators(key).await;
         let cycle = self.cycle.lock().await;
-        let api_appeared = self.api_appeared.lock().contains(&key);
-        let Some(binding) = self.observer.binding(&key) else {
-            self.api_appeared.lock().remove(&key);
+        let api_appeared = self.api_appeared.lock().contains(key);
+        let Some(binding) = self.observer.binding(key) else {
+            self.api_appeared.lock().remove(key);
             return Ok(Next::Forget);
         };
         self.capacity.expire();
         let available = self.estimates.available(binding.view(), remote);
         let mut attempt = self.metrics.attempt(&self.seam.clock);
-        self.waiting.lock().begins(&key);
+        self.waiting.lock().begins(key);
         let over_quota = self.preemption.over_quota(binding.view());
         let decision = {
             let preemption = self.preemption.read();
@@ -172,18 +160,18 @@ impl Scheduler {
         }
         self.preemption.record(&binding, &decision);
         drop(cycle);
-        let applied = self.applier.apply(&key, &binding, &decision, assumed).await;
+        let applied = self.applier.apply(key, &binding, &decision, assumed).await;
         let over_quota = applied.as_ref().ok().and_then(|applied| applied.over_quota.clone());
         let outcome = applied.map(|applied| applied.next);
         self.groups.assigned(binding.view());
         if api_appeared && outcome.is_ok() {
-            self.api_appeared.lock().remove(&key);
+            self.api_appeared.lock().remove(key);
         }
         attempt.ended(decision.attempt(), outcome.is_ok());
-        self.note_failure(&key, binding.view(), &decision, outcome.is_ok());
-        let missed = self.waiting.lock().ends(&key);
+        self.note_failure(key, binding.view(), &decision, outcome.is_ok());
+        let missed = self.waiting.lock().ends(key);
         if let Some(lacking) = over_quota.filter(|_| self.quotas.is_some()) {
-            self.waiting.lock().for_quota(&key, binding.view(), lacking);
+            self.waiting.lock().for_quota(key, binding.view(), lacking);
             self.metrics.incoming(Incoming::ScheduleAttemptFailure);
             if missed.quota {
                 self.enqueue_within_quota(&key.namespace);
@@ -199,6 +187,21 @@ impl Scheduler {
         outcome
     }
 
+    fn start_beside(self: &Arc<Self>, tasks: &Tasks) {
+        let this = self.clone();
+        tasks.supervise(&self.seam.clock, "scheduler/growth", move || {
+            let this = this.clone();
+            async move { this.follow_growth().await }
+        });
+    }
+
+    /// Bindings that fit no cluster are rechecked after minutes.
+    fn is_quiet_beside(&self) -> bool {
+        self.queue.len() <= self.waiting.lock().unfit()
+    }
+}
+
+impl Scheduler {
     /// Asks the estimators over gRPC, before the cycle: others need not wait for their answers.
     async fn ask_estimators(&self, key: &Key) -> Vec<(ClusterName, i64)> {
         if !self.estimates.asks_over_the_network() {

@@ -53,7 +53,7 @@ impl Observed<'_> {
 
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
-        Self { bindings: setup.bindings.clone(), fleet: setup.fleet.clone() }
+        Self { bindings: setup.bindings().clone(), fleet: setup.fleet().clone() }
     }
 
     /// The binding; its version is the one to write over.

@@ -57,11 +57,11 @@ pub(super) enum Progress {
 
 impl Preemption {
     pub(super) fn new(setup: &Setup, metrics: SchedulerMetrics) -> Self {
-        let asks_quotas = setup.capacity.options().preemption != Mode::Off
+        let asks_quotas = setup.capacity().options().preemption != Mode::Off
             && setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement);
         Self {
-            bindings: setup.bindings.clone(),
-            capacity: setup.capacity.clone(),
+            bindings: setup.bindings().clone(),
+            capacity: setup.capacity().clone(),
             events: setup.events.clone(),
             writer: setup.writer("scheduler"),
             clock: setup.seam.clock.clone(),

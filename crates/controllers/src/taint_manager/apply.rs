@@ -22,7 +22,7 @@ pub(super) struct Applier {
 impl Applier {
     pub(super) fn new(setup: &Setup, running: Shared) -> Self {
         let writer = Writer::new("taint-manager");
-        Self { writer, bindings: setup.bindings.clone(), events: setup.events.clone(), running }
+        Self { writer, bindings: setup.bindings().clone(), events: setup.events.clone(), running }
     }
 
     /// Writes one eviction, unless its cluster has recovered since it was handed out.

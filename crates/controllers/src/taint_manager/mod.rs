@@ -20,7 +20,7 @@ use ironclad_failover::{
 };
 use ironclad_fleet::{Binding, ClusterName, Event};
 use ironclad_runtime::Change;
-use ironclad_seam::Seam;
+use ironclad_seam::{Seam, Tasks};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use tokio::{sync::Notify, time::Instant};
@@ -68,17 +68,17 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         running,
         metrics,
     });
-    on_change(&setup.clusters, &this, TaintManager::on_cluster);
-    setup.bindings.on_change(&this, TaintManager::on_binding);
+    on_change(setup.clusters(), &this, TaintManager::on_cluster);
+    setup.bindings().on_change(&this, TaintManager::on_binding);
     on_change(&this.observer.pause, &this, TaintManager::on_pause);
     let weak = Arc::downgrade(&this);
-    setup.groups.on_fellow(move |fellow| {
+    setup.groups().on_fellow(move |fellow| {
         if let Some(this) = weak.upgrade() {
             this.update(|evictions, now| evictions.fellow_moved(&fellow.key, now));
         }
     });
     let weak = Arc::downgrade(&this);
-    setup.capacity.on_growth(move || {
+    setup.capacity().on_growth(move || {
         if let Some(this) = weak.upgrade() {
             this.update(|evictions, _| evictions.capacity_appeared());
         }
@@ -88,7 +88,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 
 impl Controller for TaintManager {
     /// Fills the queue from the caches, which are complete, and starts the loop.
-    fn start(self: Arc<Self>) {
+    fn start(self: Arc<Self>, tasks: &Tasks) {
         let flags = self.observer.flags.clone();
         warn_of_no_execute(&flags);
         let clock = self.seam.clock.clone();
@@ -100,7 +100,7 @@ impl Controller for TaintManager {
         // Changes during the fill reached nobody.
         self.update(|evictions, now| self.observer.rescan(evictions, now));
         let this = self.clone();
-        self.seam.tasks.supervise(&self.seam.clock, "taint manager", move || {
+        tasks.supervise(&self.seam.clock, "taint manager", move || {
             let this = this.clone();
             async move { this.run().await }
         });

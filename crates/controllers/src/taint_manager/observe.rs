@@ -49,10 +49,10 @@ impl Observer {
         flags.eviction.state_preservation = setup.settings.gates.enabled(Gate::StatefulFailoverInjection);
         flags.scheduler = setup.settings.scheduler.clone();
         Self {
-            bindings: setup.bindings.clone(),
-            fleet: setup.fleet.clone(),
-            capacity: setup.capacity.clone(),
-            groups: setup.groups.clone(),
+            bindings: setup.bindings().clone(),
+            fleet: setup.fleet().clone(),
+            capacity: setup.capacity().clone(),
+            groups: setup.groups().clone(),
             taint_policies: setup.caches.take(&TAINT_POLICIES),
             pause: setup.caches.take(&EVICTION_PAUSE),
             flags,

@@ -22,7 +22,7 @@ impl Applier {
         Self {
             writer: Writer::new("clustertaintpolicy"),
             plane: setup.plane.clone(),
-            clusters: setup.clusters.clone(),
+            clusters: setup.clusters().clone(),
             events: setup.events.clone(),
         }
     }

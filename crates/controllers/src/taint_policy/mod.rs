@@ -9,20 +9,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
 use ironclad_failover::{taint_policy, wakes};
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
+use ironclad_seam::{Seam, Tasks};
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::{apply::Applier, observe::Observer, status::Reports};
 use crate::{
-    controller::Controller,
+    controller::{Controller, Reconciler},
     setup::{Setup, on_change},
 };
-
-/// Clusters that are reconciled at once.
-const WORKERS: usize = 3;
 
 struct TaintPolicy {
     seam: Seam,
@@ -39,39 +36,33 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let observer = Observer::new(setup);
     let this = Arc::new(TaintPolicy {
         seam: setup.seam.clone(),
-        queue: setup.queue("taintPolicy"),
-        clusters: setup.clusters.clone(),
+        queue: setup.queue(TaintPolicy::NAME),
+        clusters: setup.clusters().clone(),
         began: Mutex::default(),
         reports: Reports::new(setup, observer.policies.clone()),
         observer,
         applier: Applier::new(setup),
     });
-    on_change(&setup.clusters, &this, TaintPolicy::on_cluster);
+    on_change(setup.clusters(), &this, TaintPolicy::on_cluster);
     on_change(&this.observer.policies, &this, TaintPolicy::on_policy);
     this
 }
 
-impl Controller for TaintPolicy {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("taint policy", &self.seam.tasks, &self.queue, WORKERS, move |name| {
-            let this = this.clone();
-            async move { this.reconcile(name).await }
-        });
-        self.reports.start();
+impl Reconciler for TaintPolicy {
+    type Key = ClusterName;
+    const NAME: &'static str = "taintPolicy";
+    /// Clusters that are reconciled at once.
+    const WORKERS: usize = 3;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<ClusterName> {
+        &self.queue
     }
 
-    /// Windows that last for minutes are no work.
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle() && self.reports.is_quiet()
-    }
-}
-
-impl TaintPolicy {
-    async fn reconcile(&self, name: ClusterName) -> Result<Next, Failure> {
-        let Some(seen) = self.observer.observe(&name) else {
-            self.observer.memories.lock().remove(&name);
-            self.reports.report(&name, BTreeMap::new());
+    async fn reconcile(&self, name: &ClusterName) -> Result<Next, Failure> {
+        let Some(seen) = self.observer.observe(name) else {
+            self.observer.memories.lock().remove(name);
+            self.reports.report(name, BTreeMap::new());
             return Ok(Next::Forget);
         };
         let mono = self.seam.clock.mono();
@@ -81,10 +72,20 @@ impl TaintPolicy {
         let memory = if applied.is_ok() { decision.memory } else { decision.memory.unreported() };
         self.observer.memories.lock().insert(name.clone(), memory);
         applied?;
-        self.reports.report(&name, decision.status);
+        self.reports.report(name, decision.status);
         Ok(decision.next.map_or(Next::Forget, Next::After))
     }
 
+    fn start_beside(self: &Arc<Self>, tasks: &Tasks) {
+        self.reports.clone().start(tasks);
+    }
+
+    fn is_quiet_beside(&self) -> bool {
+        self.reports.is_quiet()
+    }
+}
+
+impl TaintPolicy {
     fn on_cluster(&self, change: &Change<Cluster>) {
         let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
         if wakes::taint_policy::cluster(change.old.as_deref(), change.new.as_deref()) {

@@ -36,7 +36,7 @@ impl Observed {
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            clusters: setup.clusters.clone(),
+            clusters: setup.clusters().clone(),
             policies: setup.caches.take(&TAINT_POLICIES),
             memories: Mutex::default(),
         }

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus, TaintPolicyCluster};
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_runtime::{Api, Failure, Informer, Key, Next, Queue, Writer};
 use ironclad_seam::Seam;
 use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{setup::Setup, targets::json};
+use crate::{controller::Reconciler, setup::Setup, targets::json};
 
 /// Time from one write of a policy's status to the next.
 const EVERY: Duration = Duration::from_secs(5);
@@ -41,21 +41,9 @@ impl Reports {
             plane: setup.plane.clone(),
             writer: Writer::new("clustertaintpolicy"),
             policies,
-            queue: setup.queue("taintPolicyStatus"),
+            queue: setup.queue(Self::NAME),
             reports: Mutex::default(),
         })
-    }
-
-    pub(super) fn start(self: &Arc<Self>) {
-        let this = self.clone();
-        run_workers("taint policy status", &self.seam.tasks, &self.queue, 1, move |policy| {
-            let this = this.clone();
-            async move { this.flush(policy).await }
-        });
-    }
-
-    pub(super) fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
     }
 
     /// Notes the outcomes on one cluster of the policies that select it now.
@@ -93,13 +81,23 @@ impl Reports {
             self.reports.lock().remove(&policy);
         }
     }
+}
 
-    async fn flush(&self, key: Key) -> Result<Next, Failure> {
-        let Some(policy) = self.policies.get_key(&key) else { return Ok(Next::Forget) };
+impl Reconciler for Reports {
+    type Key = Key;
+    const NAME: &'static str = "taintPolicyStatus";
+    const WORKERS: usize = 1;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(policy) = self.policies.get_key(key) else { return Ok(Next::Forget) };
         let now = self.seam.clock.mono();
         let clusters = {
             let reports = self.reports.lock();
-            let report = reports.get(&key);
+            let report = reports.get(key);
             let since = report.and_then(|report| report.written).map(|written| now - written);
             if let Some(since) = since.filter(|since| *since < EVERY) {
                 return Ok(Next::After(EVERY - since));
@@ -123,7 +121,7 @@ impl Reports {
             Err(Failure::NotFound(_)) => return Ok(Next::Forget),
             Err(failure) => return Err(failure),
         }
-        self.reports.lock().entry(key).or_default().written = Some(now);
+        self.reports.lock().entry(key.clone()).or_default().written = Some(now);
         Ok(Next::Forget)
     }
 }

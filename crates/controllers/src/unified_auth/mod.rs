@@ -11,7 +11,7 @@ use ironclad_propagation::{
     unified_auth::{self, Rbac, Rule, Seen, Subject},
     wakes,
 };
-use ironclad_runtime::{Change, Failure, Informer, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Next, Queue};
 use ironclad_seam::Seam;
 use k8s_openapi::api::{
     core::v1::Namespace,
@@ -22,15 +22,12 @@ use parking_lot::Mutex;
 
 use crate::{
     caches::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     events::Events,
     index::cluster_of,
     owned::OwnedWorks,
     setup::{Setup, on_change},
 };
-
-/// Clusters that are reconciled at once.
-const WORKERS: usize = 1;
 
 struct UnifiedAuth {
     seam: Seam,
@@ -49,10 +46,10 @@ struct UnifiedAuth {
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(UnifiedAuth {
         seam: setup.seam.clone(),
-        queue: setup.queue("unifiedAuth"),
-        clusters: setup.clusters.clone(),
+        queue: setup.queue(UnifiedAuth::NAME),
+        clusters: setup.clusters().clone(),
         namespaces: setup.caches.take(&NAMESPACES),
-        works: setup.works.clone(),
+        works: setup.works(),
         roles: setup.caches.take(&CLUSTER_ROLES),
         role_bindings: setup.caches.take(&CLUSTER_ROLE_BINDINGS),
         owned: OwnedWorks::new(setup, "unifiedAuth"),
@@ -60,28 +57,23 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         reported: Mutex::default(),
     });
     on_change(&this.namespaces, &this, UnifiedAuth::on_namespace);
-    on_change(&setup.clusters, &this, UnifiedAuth::on_cluster);
-    on_change(&setup.works, &this, UnifiedAuth::on_work);
+    on_change(setup.clusters(), &this, UnifiedAuth::on_cluster);
+    on_change(&setup.works(), &this, UnifiedAuth::on_work);
     on_change(&this.roles, &this, UnifiedAuth::on_role);
     on_change(&this.role_bindings, &this, UnifiedAuth::on_role_binding);
     this
 }
 
-impl Controller for UnifiedAuth {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers("unifiedAuth", &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { this.reconcile(&key).await }
-        });
+impl Reconciler for UnifiedAuth {
+    type Key = ClusterName;
+    const NAME: &'static str = "unifiedAuth";
+    /// Clusters that are reconciled at once.
+    const WORKERS: usize = 1;
+
+    fn queue(&self) -> &Queue<ClusterName> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_empty()
-    }
-}
-
-impl UnifiedAuth {
     async fn reconcile(&self, name: &ClusterName) -> Result<Next, Failure> {
         let space = names::execution_namespace(&name.0);
         let (Some(cluster), Some(_)) = (self.clusters.get("", &name.0), self.namespaces.get("", &space)) else {
@@ -102,7 +94,9 @@ impl UnifiedAuth {
         self.report(&cluster, outcome.as_ref().err());
         outcome.map(|()| Next::Forget)
     }
+}
 
+impl UnifiedAuth {
     fn report(&self, cluster: &Cluster, failure: Option<&Failure>) {
         // Somebody wrote in between, and the next reconcile sees it: people can do nothing about it.
         if matches!(failure, Some(Failure::Conflict(_) | Failure::AlreadyExists(_))) {

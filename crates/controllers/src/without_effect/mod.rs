@@ -11,7 +11,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{Event, reference};
 use ironclad_runtime::{Api, Change, Informer, WatchScope};
-use ironclad_seam::Seam;
+use ironclad_seam::{Seam, Tasks};
 use kube::{
     Client, Resource,
     api::{ApiResource, DynamicObject, GroupVersionKind},
@@ -57,7 +57,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 
 impl Controller for WithoutEffect {
     /// A control plane may lack one of these kinds: their watches delay nobody.
-    fn start(self: Arc<Self>) {
+    fn start(self: Arc<Self>, tasks: &Tasks) {
         for kind in whole_kinds() {
             if kind == UNDEFINED {
                 continue;
@@ -73,12 +73,8 @@ impl Controller for WithoutEffect {
                 this.warn(about, format!("no controller acts on a {kind}: {because}"));
             });
             let api = Api::all_with(self.plane.clone(), &resource);
-            informer.start(kind, &self.seam, &self.seam.tasks, api, &WatchScope::default());
+            informer.start(kind, &self.seam, tasks, api, &WatchScope::default());
         }
-    }
-
-    fn is_quiet(&self) -> bool {
-        true
     }
 }
 

@@ -3,70 +3,60 @@
 
 use std::sync::Arc;
 
-use ironclad_estimator::{Pod, WithoutNode};
 use ironclad_fleet::{Binding, ClusterName};
-use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_members::{Member, Pod, WithoutNode};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_scheduling::{
     preempt::Mode,
     without_node::{self, SETTLES, Waiting},
 };
-use ironclad_seam::Seam;
 
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
-    controller::Controller,
+    controller::{Controller, Reconciler},
     events::Events,
-    members::{Member, Members},
-    setup::{Setup, on_connect},
+    setup::{Accounts, Setup, on_connect},
 };
 
 /// Its name, also as a contributor of status.
 pub(crate) const NAME: &str = "withoutNode";
-/// Bindings that are reconciled at once.
-const WORKERS: usize = 1;
 
 struct WithoutNodes {
-    seam: Seam,
     queue: Queue<Key>,
     bindings: Bindings,
-    members: Arc<Members>,
+    accounts: Accounts,
     events: Events,
     mode: Mode,
 }
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(WithoutNodes {
-        seam: setup.seam.clone(),
-        queue: setup.queue(NAME),
-        bindings: setup.bindings.clone(),
-        members: setup.members.clone(),
+        queue: setup.queue(WithoutNodes::NAME),
+        bindings: setup.bindings().clone(),
+        accounts: setup.accounts().clone(),
         events: setup.events.clone(),
-        mode: setup.capacity.options().preemption,
+        mode: setup.capacity().options().preemption,
     });
-    setup.bindings.on_change(&this, WithoutNodes::on_binding);
+    setup.bindings().on_change(&this, WithoutNodes::on_binding);
     if this.mode != Mode::Off {
         on_connect(setup, &this, WithoutNodes::follow);
     }
     this
 }
 
-impl Controller for WithoutNodes {
-    fn start(self: Arc<Self>) {
-        let this = self.clone();
-        run_workers(NAME, &self.seam.tasks, &self.queue, WORKERS, move |key| {
-            let this = this.clone();
-            async move { Ok::<_, Failure>(this.reconcile(&key)) }
-        });
+impl Reconciler for WithoutNodes {
+    type Key = Key;
+    const NAME: &'static str = NAME;
+    /// Bindings that are reconciled at once.
+    const WORKERS: usize = 1;
+    const HAS_APPOINTMENTS: bool = true;
+
+    fn queue(&self) -> &Queue<Key> {
+        &self.queue
     }
 
-    fn is_quiet(&self) -> bool {
-        self.queue.is_idle()
-    }
-}
-
-impl WithoutNodes {
-    fn reconcile(&self, key: &Key) -> Next {
-        let Some(binding) = self.bindings.get_as_requested(key) else { return Next::Forget };
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(binding) = self.bindings.get_as_requested(key) else { return Ok(Next::Forget) };
         let asked = without_node::questions(binding.view(), self.mode).into_iter();
         let waiting = asked.map(|cluster| (cluster.clone(), self.waiting(&cluster, key))).collect();
         let decision = without_node::decide(binding.view(), self.mode, &waiting);
@@ -74,13 +64,15 @@ impl WithoutNodes {
             self.bindings.request_status(key, binding.uid(), NAME, part);
         }
         self.events.record_all(&decision.events);
-        decision.again.map_or(Next::Forget, Next::After)
+        Ok(decision.again.map_or(Next::Forget, Next::After))
     }
+}
 
+impl WithoutNodes {
     /// Pods without node in a cluster, of the workload of this binding.
     fn waiting(&self, cluster: &ClusterName, binding: &Key) -> Vec<Waiting> {
-        let Some(member) = self.members.get(cluster) else { return Vec::new() };
-        let pods = member.resources.without_node(&binding.namespace, &binding.name);
+        let Some(account) = self.accounts.get(cluster) else { return Vec::new() };
+        let pods = account.without_node(&binding.namespace, &binding.name);
         let found = pods.iter().filter_map(|pod| pod.without_node());
         found.map(|found| Waiting { pod: found.pod.to_owned(), message: found.message.to_owned() }).collect()
     }
@@ -95,7 +87,8 @@ impl WithoutNodes {
 
     fn follow(this: &Arc<Self>, member: &Arc<Member>) {
         let queue = this.queue.clone();
-        member.resources.pods().on_change(move |change: &Change<Pod>| {
+        let Some(account) = this.accounts.get(&member.name) else { return };
+        account.pods().on_change(move |change: &Change<Pod>| {
             let (old, new) = (change.old.as_deref(), change.new.as_deref());
             let (old, new) = (old.and_then(Pod::without_node), new.and_then(Pod::without_node));
             if old != new {

@@ -6,19 +6,20 @@ use std::sync::Arc;
 use ironclad_api::work::Work;
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_interpreter::Kept;
+use ironclad_members::{Member, PerMember};
 use ironclad_propagation::{
     drift, success,
     work_status::{self, Effect, Seen},
 };
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, WorkMetrics, run_workers};
 
 use crate::{
     controller::Controller,
     events::Events,
     index::object_key,
     interpreter::Interpreters,
-    member_object::MemberObject,
-    members::{Member, Members},
+    member_object::{MemberObject, MemberObjects},
+    objects::Objects,
     setup::{Setup, on_connect, on_interpretation},
     works::WorkStatus,
 };
@@ -29,59 +30,66 @@ const WORKERS: usize = 2;
 struct WorkStatusController {
     works: Informer<Work>,
     work_status: WorkStatus,
-    members: Arc<Members>,
+    objects: MemberObjects,
+    work_metrics: WorkMetrics,
+    reported: PerMember<Reported>,
     interpreters: Arc<Interpreters>,
     events: Events,
 }
 
+/// What is reported of one connected member.
+struct Reported {
+    objects: Arc<Objects<MemberObject>>,
+    /// Objects whose status is to be reported.
+    queue: Queue<ObjectKey>,
+}
+
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(WorkStatusController {
-        works: setup.works.clone(),
-        work_status: setup.work_status.clone(),
-        members: setup.members.clone(),
-        interpreters: setup.interpreters.clone(),
+        works: setup.works(),
+        work_status: setup.work_status().clone(),
+        objects: setup.member_objects().clone(),
+        work_metrics: setup.work_metrics.clone(),
+        reported: PerMember::default(),
+        interpreters: setup.interpreters().clone(),
         events: setup.events.clone(),
     });
     on_connect(setup, &this, WorkStatusController::start_member);
     on_interpretation(setup, &this, |this, changed| {
-        for member in this.members.list() {
-            member.objects.keys(changed).into_iter().for_each(|key| member.statuses.add_low_priority(key));
+        for member in this.reported.all() {
+            member.objects.keys(changed).into_iter().for_each(|key| member.queue.add_low_priority(key));
         }
     });
     this
 }
 
 impl Controller for WorkStatusController {
-    /// Its workers start when members are connected.
-    fn start(self: Arc<Self>) {}
-
-    /// The queues of members are asked by [`Members::is_quiet`].
     fn is_quiet(&self) -> bool {
-        true
+        self.reported.all().iter().all(|member| member.queue.is_empty())
     }
 }
 
 impl WorkStatusController {
     fn start_member(self: &Arc<Self>, member: &Arc<Member>) {
-        let weak = Arc::downgrade(member);
-        member.objects.on_change(move |gvk, change| {
-            if let Some(member) = weak.upgrade() {
-                on_object(&member, gvk, change);
-            }
-        });
-        let (weak, weak_member) = (Arc::downgrade(self), Arc::downgrade(member));
-        run_workers("workStatus", &member.tasks, &member.statuses, WORKERS, move |key| {
-            let (this, member) = (weak.upgrade(), weak_member.upgrade());
+        let Some(objects) = self.objects.get(&member.name) else { return };
+        let queue = Queue::new(member.seam.clock.clone(), member.seam.rng.stream("jitter/statuses"));
+        let queue = queue.measured("workStatus", &self.work_metrics);
+        let changed = queue.clone();
+        objects.on_change(move |gvk, change| on_object(&changed, gvk, change));
+        let (weak, weak_objects) = (Arc::downgrade(self), Arc::downgrade(&objects));
+        run_workers("workStatus", &member.seam.tasks, &queue, WORKERS, move |key| {
+            let (this, objects) = (weak.upgrade(), weak_objects.upgrade());
             async move {
-                let (Some(this), Some(member)) = (this, member) else { return Ok(Next::Forget) };
-                this.reconcile(&member, &key).await
+                let (Some(this), Some(objects)) = (this, objects) else { return Ok(Next::Forget) };
+                this.reconcile(&objects, &key).await
             }
         });
+        self.reported.set(member, Reported { objects, queue });
     }
 
     /// Reads caches and requests a status. It waits only for interpreter webhooks.
-    async fn reconcile(&self, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
-        let Some(object) = member.objects.get(key) else { return Ok(Next::Forget) };
+    async fn reconcile(&self, objects: &Objects<MemberObject>, key: &ObjectKey) -> Result<Next, Failure> {
+        let Some(object) = objects.get(key) else { return Ok(Next::Forget) };
         let Some(work_key) = drift::work_of(None, Some(&object.metadata)).map(|(ns, name)| Key::new(ns, name)) else {
             return Ok(Next::Forget);
         };
@@ -108,9 +116,9 @@ impl WorkStatusController {
     }
 }
 
-fn on_object(member: &Member, gvk: &Gvk, change: &Change<MemberObject>) {
+fn on_object(queue: &Queue<ObjectKey>, gvk: &Gvk, change: &Change<MemberObject>) {
     let (old, new) = (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
     if let Some(object) = change.new.as_deref().filter(|_| drift::changes_status(old, new)) {
-        member.statuses.add(object_key(gvk, object));
+        queue.add(object_key(gvk, object));
     }
 }

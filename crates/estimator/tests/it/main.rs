@@ -8,6 +8,7 @@ use ironclad_apiserver::pki::{Pki, authority, serving};
 use ironclad_estimator::{
     Call, CallMetrics, Client, ClientTls, Estimator as _, Member, Needs, Serve, ServerTls, Service, Workload, serve,
 };
+use ironclad_runtime::{Caches, Scope};
 use ironclad_seam::Seam;
 use ironclad_simcluster::{MemberOptions, Shape};
 use ironclad_store::{Commit, Engine, MemoryBackend, Options as StoreOptions};
@@ -40,8 +41,9 @@ async fn setting() -> anyhow::Result<Setting> {
     };
     let store = engine.store_with("m1", StoreOptions::member());
     let member = ironclad_simcluster::Member::start(options, store, seam.child("m1")).await?;
-    let cached = Member::new(Needs { capacity: true, quotas: true, unschedulable: true });
-    cached.start(&member.client(), &seam, &seam.tasks);
+    let caches = Caches::new(Scope::All, &seam);
+    let cached = Member::new(Needs { capacity: true, quotas: true, unschedulable: true }, &caches);
+    caches.start(&member.client());
     let filled = async {
         cached.synced().await;
         while cached.nodes().len() < 2 {

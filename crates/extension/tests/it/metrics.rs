@@ -9,8 +9,11 @@ use ironclad_admission::Config;
 use ironclad_api::cluster::Cluster;
 use ironclad_extension::metrics::{MetricsAdapter, MetricsOptions, MetricsRoute};
 use ironclad_membermetrics::{Fleet, MemberMetrics, Options};
+use ironclad_members::{Connections, Connector};
+use ironclad_runtime::Scope;
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -129,6 +132,19 @@ impl FakeMember {
     }
 }
 
+struct FakeMembers {
+    members: BTreeMap<String, FakeMember>,
+    clock: Clock,
+}
+
+impl Connector for FakeMembers {
+    fn connect(&self, cluster: &Cluster, _: Option<&Secret>) -> Result<Client, String> {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let member = self.members.get(name).ok_or("no such member")?;
+        Ok(member.client(self.clock.clone()))
+    }
+}
+
 /// A control plane with the metrics of these members.
 struct World {
     plane: Plane,
@@ -154,12 +170,9 @@ impl World {
             }});
             api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
         }
-        let connect = Arc::new(move |cluster: &Cluster, _: Option<&_>| {
-            let name = cluster.metadata.name.clone().unwrap_or_default();
-            members.get(&name).map(|member| member.client(clock.clone())).ok_or_else(|| "no such member".to_owned())
-        });
+        let connections = Connections::new(Arc::new(FakeMembers { members, clock }), Scope::All);
         let metrics = MemberMetrics::new(seam.clock.clone(), Options::default());
-        let fleet = Fleet::start(plane.client.clone(), &seam, connect, metrics);
+        let fleet = Fleet::start(&plane.client, &seam, connections, metrics);
         fleet.synced().await;
         let adapter = MetricsAdapter::new(fleet, MetricsOptions { external: true });
         MetricsRoute::mount(adapter, &plane.server, &seam);

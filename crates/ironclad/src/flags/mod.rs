@@ -101,6 +101,7 @@ impl ControllerFlags {
         Ok(Settings {
             gates,
             controllers,
+            agent_of: None,
             propagation: self.propagation.settings()?,
             cron: cron::Options {
                 starting_deadline: self

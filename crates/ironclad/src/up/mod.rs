@@ -3,6 +3,8 @@
 pub(crate) mod backup;
 mod local;
 mod members;
+#[cfg(test)]
+mod one_watch;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -21,13 +23,14 @@ use ironclad_api::{
 };
 use ironclad_apiserver::{FeatureGates, Identity, Options as ServerOptions, Server, pki};
 use ironclad_cli::print;
-use ironclad_controllers::{Controllers, NetworkConnector};
+use ironclad_controllers::Controllers;
 use ironclad_extension::{
     FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain, metrics::MetricsRoute,
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_kubecontrollers::{self as kubecontrollers, AutoscalingOptions, Cluster, Controller};
-use ironclad_runtime::{Api, Traffic, in_process_client};
+use ironclad_members::Connections;
+use ironclad_runtime::{Api, Scope, Traffic, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, RedbBackend, restore};
 use k8s_openapi::{
@@ -195,17 +198,17 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let (to_plane, to_members) =
         (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
     let client = in_process_client(plane.in_process(Identity::admin(CONTROLLERS_USER)), to_plane.clone());
-    let network = NetworkConnector::new(to_members.clone());
-    let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
+    let connector = members::UpConnector::new(simulated.clone(), to_members.clone());
+    let connections = Connections::new(Arc::new(connector), Scope::All);
     let of_members = seam.child("metrics");
     let served = MetricsFlags::served(&settings.gates);
-    let adapter = metrics::adapter(admin.clone(), connector.clone(), of_metrics, served, &of_members);
+    let adapter = metrics::adapter(&admin, connections.clone(), of_metrics, served, &of_members);
     let observed = adapter.observed();
     MetricsRoute::mount(adapter, &plane, &of_members);
     let controllers = seam.child("controllers");
     let electors = leader::of_up(&admin, &controllers).await?;
     let present: Present<Controllers> = Arc::default();
-    let parts = Parts::new(client, connector, settings, Some(electors.main.fence()), present.clone(), None);
+    let parts = Parts::new(client, &connections, settings, Some(electors.main.fence()), present.clone(), None);
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(Here(present.clone())))));
     let (checked, elected) = (present.clone(), electors.clone());

@@ -204,8 +204,8 @@ impl Room<'_> {
         self.base
     }
 
-    /// Amounts that a workload of this namespace frees, of which its result names the footprint; `None` if the account is
-    /// kept by node and it has nothing there.
+    /// Amounts that a workload of this namespace frees, of which its result names the footprint; `None` if the account
+    /// is kept by node and it has nothing there.
     pub(crate) fn freed(
         &self,
         namespace: &Arc<str>,

@@ -566,8 +566,8 @@ impl Index {
         self.by_quotas(question, &without, beside).min(by_nodes).clamp(0, LARGEST)
     }
 
-    /// Further replicas or complete sets that fit now beside pods for which nodes are held until these workloads have
-    /// left. Where replicas come to is the member's choice, so they end with the first one that would take what is held.
+    /// Further replicas or complete sets that fit now beside pods for which nodes are held until these workloads
+    /// have left. The member chooses nodes, so the count ends with the first replica that would take what is held.
     #[must_use]
     pub(crate) fn fits_beside(&self, question: &Question, leaving: &[Leaving], held: &[Before]) -> i64 {
         // Who can be served now is not to wait for those that leave.

@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Plan of a preemption for a binding that lacks capacity: of the affinity groups in their order, the first one for
-/// which bindings of lower priority can make room (specification/scheduling.md 15.6). Members of its groups of workloads
-/// count where they are nominated, too: they will be there.
+/// which bindings of lower priority can make room (specification/scheduling.md 15.6). Members of its groups of
+/// workloads count where they are nominated, too: they will be there.
 ///
 /// # Errors
 /// Why no plan helps; the reason of the first group.

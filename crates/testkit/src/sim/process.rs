@@ -9,11 +9,12 @@ use std::{
 use futures::future::BoxFuture;
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::{Identity, Server};
-use ironclad_controllers::{Connector, Controllers, Settings};
+use ironclad_controllers::{Backends, Controllers, Settings};
 use ironclad_estimator::{Assumed, Call, ClientTls, Estimator, Workload};
+use ironclad_members::{Connections, Connector};
 use ironclad_runtime::{
-    Traffic, in_process_client,
-    leader::{Elector, Fence, LeaderOptions, fenced},
+    Scope, Traffic, in_process_client,
+    leader::{Elector, LeaderOptions, fenced},
 };
 use ironclad_seam::{Clock, Seam, Tasks};
 use ironclad_simcluster::Member;
@@ -104,9 +105,9 @@ impl Slot {
             faults: self.member_faults.clone(),
             connect_panics: self.connect_panics.clone(),
             estimators: self.estimators.clone(),
-            fence: fence.clone(),
             history: history.clone(),
         });
+        let connections = Connections::new(connector.clone(), Scope::All).fenced(fence.clone());
         let writer = match fence {
             Some(fence) => fenced(client, fence),
             None => client,
@@ -116,7 +117,13 @@ impl Slot {
         let begin = move |term: Seam| {
             history.log(format!("{name} works"));
             model.with_checker(|checker, at| checker.started(at));
-            let context = Controllers::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
+            let context = Controllers::new(
+                writer.clone(),
+                term.clone(),
+                connections.clone(),
+                connector.clone(),
+                settings.clone(),
+            );
             *shown.lock() = Some(context.clone());
             term.tasks.spawn("start", async move { context.start().await });
             Working(Some(shown.clone()))
@@ -191,7 +198,6 @@ struct SimConnector {
     faults: FaultPlan,
     connect_panics: Arc<Mutex<BTreeSet<String>>>,
     estimators: Estimators,
-    fence: Option<Fence>,
     history: History,
 }
 
@@ -207,24 +213,16 @@ impl Connector for SimConnector {
         let name = cluster.name_any();
         assert!(!self.connect_panics.lock().contains(&name), "connecting {name} panics");
         let identity = Identity::admin("ironclad");
-        let client = if name == CONTROL_PLANE {
-            in_process_client(
-                self.link(self.plane.in_process(identity), &name),
-                Arc::new(Traffic::without_managed_fields()),
-            )
-        } else {
-            let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
-            in_process_client(
-                self.link(member.faulted_service(identity), &name),
-                Arc::new(Traffic::without_managed_fields()),
-            )
-        };
-        Ok(match &self.fence {
-            Some(fence) => fenced(client, fence.clone()),
-            None => client,
-        })
+        let traffic = Arc::new(Traffic::without_managed_fields());
+        if name == CONTROL_PLANE {
+            return Ok(in_process_client(self.link(self.plane.in_process(identity), &name), traffic));
+        }
+        let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
+        Ok(in_process_client(self.link(member.faulted_service(identity), &name), traffic))
     }
+}
 
+impl Backends for SimConnector {
     fn estimator(&self, cluster: &str, _: Vec<String>, _: &ClientTls, _: &Clock, _: &Tasks) -> Arc<dyn Estimator> {
         Arc::new(SimEstimator { cluster: cluster.to_owned(), all: self.estimators.clone() })
     }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::{Identity, Options, Server, Token, pki};
 use ironclad_cli::members;
-use ironclad_controllers::{Connector as _, NetworkConnector};
+use ironclad_members::client;
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, MemoryBackend};
@@ -91,7 +91,7 @@ async fn controllers_and_commands_reach_a_member_through_its_proxy() -> anyhow::
         .await?;
     kube::Api::namespaced(plane.clone(), "karmada-cluster").create(&Default::default(), &secret).await?;
 
-    let by_controllers = NetworkConnector::new(Arc::new(Traffic::default())).connect(&cluster, Some(&secret));
+    let by_controllers = client(&cluster, Some(&secret), Arc::new(Traffic::default()));
     let by_commands = members::connect(&plane, None, &[cluster]).await.pop().context("one member")?.client();
     for (who, client) in [("controllers", by_controllers), ("commands", by_commands)] {
         let client: Client = client.map_err(|error| anyhow::anyhow!("{who}: {error}"))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::Identity;
-use ironclad_controllers::{Connector, NetworkConnector};
+use ironclad_members::{Connector, client};
 use ironclad_runtime::{Traffic, in_process_client};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt as _};
@@ -14,14 +14,13 @@ use super::SimulatedMembers;
 /// Reaches simulated members in-process and all others over the network.
 pub(crate) struct UpConnector {
     simulated: SimulatedMembers,
-    network: NetworkConnector,
     traffic: Arc<Traffic>,
 }
 
 impl UpConnector {
-    /// A connector whose in-process clients count their requests here.
-    pub(crate) fn new(simulated: SimulatedMembers, network: NetworkConnector, traffic: Arc<Traffic>) -> Self {
-        Self { simulated, network, traffic }
+    /// A connector whose clients count their requests here.
+    pub(crate) fn new(simulated: SimulatedMembers, traffic: Arc<Traffic>) -> Self {
+        Self { simulated, traffic }
     }
 }
 
@@ -33,7 +32,7 @@ impl Connector for UpConnector {
                 simulated.member.faulted_service(Identity::admin("ironclad")),
                 self.traffic.clone(),
             )),
-            _ => self.network.connect(cluster, credentials),
+            _ => client(cluster, credentials, self.traffic.clone()),
         }
     }
 }

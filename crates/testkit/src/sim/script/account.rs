@@ -18,7 +18,7 @@ use crate::sim::World;
 pub(super) fn check_cached(world: &World) -> anyhow::Result<BTreeSet<String>> {
     let mut twice = BTreeSet::new();
     let Some(context) = world.context() else { return Ok(twice) };
-    let (capacity, fleet) = (context.capacity(), world.model.look(Clone::clone));
+    let (Some(capacity), fleet) = (context.capacity(), world.model.look(Clone::clone)) else { return Ok(twice) };
     for name in world.members.keys() {
         let cluster = ClusterName::from(name.as_str());
         let Some(observed) = context.observed(&cluster).filter(|_| capacity.is_by_node(&cluster)) else { continue };
@@ -61,8 +61,7 @@ fn same(capacity: &Capacity, recount: &Index, cluster: &ClusterName) -> anyhow::
 
 /// Checks the account of each ready member. Nothing may be on its way: at rest.
 pub(super) async fn check(world: &World) -> anyhow::Result<()> {
-    let Some(context) = world.context() else { return Ok(()) };
-    let capacity = context.capacity();
+    let Some(capacity) = world.context().and_then(|context| context.capacity()) else { return Ok(()) };
     let fleet = world.observe().await?;
     for (name, member) in world.members.iter() {
         let cluster = ClusterName::from(name.as_str());

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 /// Works by the namespace for which they wait. It contains at most all Works of the member.
 #[derive(Debug, Default)]
-pub(crate) struct Awaiting(Mutex<State>);
+pub(super) struct Awaiting(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -20,11 +20,11 @@ struct State {
 
 /// Number of namespace events at the time of a snapshot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Seen(u64);
+pub(super) struct Seen(u64);
 
 /// Outcome of the attempt to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Await {
+pub(super) enum Await {
     /// The next event of the namespace enqueues the Work.
     Waiting,
     /// An event arrived since the snapshot: the Work has to be reconciled again.
@@ -33,7 +33,7 @@ pub(crate) enum Await {
 
 impl Awaiting {
     /// Ends the wait of a Work that is reconciled. Call it before anything is observed.
-    pub(crate) fn begin(&self, namespace: &str, work: &str) -> Seen {
+    pub(super) fn begin(&self, namespace: &str, work: &str) -> Seen {
         let mut state = self.0.lock();
         if let Some(works) = state.works.get_mut(namespace) {
             works.remove(work);
@@ -45,7 +45,7 @@ impl Awaiting {
     }
 
     /// Notes that the Work waits, by a snapshot that was taken after `seen`.
-    pub(crate) fn add(&self, namespace: &str, work: Arc<str>, seen: Seen) -> Await {
+    pub(super) fn add(&self, namespace: &str, work: Arc<str>, seen: Seen) -> Await {
         let mut state = self.0.lock();
         if Seen(state.events) != seen {
             return Await::Missed;
@@ -58,7 +58,7 @@ impl Awaiting {
     }
 
     /// Notes an event of the namespace; returns the Works to enqueue.
-    pub(crate) fn take(&self, namespace: &str) -> BTreeSet<Arc<str>> {
+    pub(super) fn take(&self, namespace: &str) -> BTreeSet<Arc<str>> {
         let mut state = self.0.lock();
         state.events += 1;
         state.works.remove(namespace).unwrap_or_default()

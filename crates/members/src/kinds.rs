@@ -1,21 +1,25 @@
-//! Kinds of a member, with the fields that sums and estimates need. Labels of pods, annotations, containers and most of
-//! the status are dropped when an object is read.
+//! Kinds of a member, with the fields that sums, estimates, autoscalers and metrics need, and their caches. Everything
+//! else is dropped when an object is read: there may be a hundred thousand pods.
 
 use std::sync::Arc;
 
 use ironclad_api::{
-    NodeSelector, ObjectMeta, ResourceList, StringMap, Taint, Toleration, conditions, names, quantity::Amount,
-    work::NodeClaim,
+    NodeSelector, ObjectMeta, ResourceList, Shared, StringMap, Taint, Toleration, conditions, names, quantity::Amount,
+    shared::Pool, work::NodeClaim,
 };
+use ironclad_hpa::pods as hpa;
+use ironclad_runtime::{Api, CacheSpec, Scope, Transform, WatchScope};
 use ironclad_scheduling::{
     capacity::demand::{Units, in_units, units},
     estimator, summary,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
+use kube::{Client, Resource};
+use parking_lot::Mutex;
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// Condition of a node that accepts pods.
-const NODE_READY: &str = "Ready";
+/// Condition of a node that accepts pods, and of a pod that serves.
+const READY: &str = "Ready";
 /// Condition of a pod that has a node.
 const POD_SCHEDULED: &str = "PodScheduled";
 /// Reason of [`POD_SCHEDULED`] if no node fits.
@@ -30,58 +34,91 @@ const TEMPLATE_HASH: &str = "pod-template-hash";
 const JOB: &str = "Job";
 
 #[derive(Debug, Clone, Deserialize)]
+#[serde(from = "DecodedPod")]
 pub struct Pod {
-    #[serde(default, deserialize_with = "identity_and_owner")]
+    /// Name, versions, deletion and the owner that controls it.
     metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "claimed_while_waiting")]
+    /// Pods of one workload share them in a cache, as they do what they request.
+    labels: Shared<StringMap>,
+    requests: Shared<Requests>,
+    node_name: String,
+    /// Demands on its node, only while it has none.
+    claim: Option<Box<NodeClaim>>,
+    status: PodStatus,
+}
+
+#[derive(Deserialize)]
+struct DecodedPod {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
     spec: PodSpec,
     #[serde(default)]
     status: PodStatus,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
     node_name: String,
     containers: Vec<Container>,
     init_containers: Vec<Container>,
     overhead: ResourceList,
-    /// These three only while the pod has no node.
+    resources: Option<Resources>,
     node_selector: StringMap,
-    affinity: Option<Box<Affinity>>,
+    affinity: Option<Affinity>,
     tolerations: Vec<Toleration>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+/// Resources that a pod requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+struct Requests {
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+    overhead: ResourceList,
+    /// Those of the pod as a whole.
+    whole: ResourceList,
+}
+
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Affinity {
     node_affinity: Option<NodeAffinity>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NodeAffinity {
     required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Container {
+    name: String,
+    restart_policy: Option<String>,
     resources: Resources,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Resources {
     requests: ResourceList,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct PodStatus {
     phase: String,
+    start_time: Option<Timestamp>,
+    conditions: PodConditions,
+}
+
+/// Conditions that are read.
+#[derive(Debug, Clone, Default)]
+struct PodConditions {
+    ready: Option<hpa::Readiness>,
     /// Present if the scheduler finds no node.
-    #[serde(rename = "conditions", deserialize_with = "unschedulable")]
     unschedulable: Option<Box<Unschedulable>>,
 }
 
@@ -92,7 +129,7 @@ struct Unschedulable {
     message: Box<str>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PodCondition {
     #[serde(rename = "type")]
@@ -150,14 +187,14 @@ struct Condition {
 
 /// A ReplicaSet.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ReplicaSet {
+pub struct ReplicaSet {
     #[serde(default, deserialize_with = "identity_and_revision")]
     metadata: ObjectMeta,
 }
 
 /// A ResourceQuota.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ResourceQuota {
+pub struct ResourceQuota {
     #[serde(default, deserialize_with = "identity")]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -199,30 +236,35 @@ fn identity<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Err
     ObjectMeta::deserialize(metadata).map(|whole| stripped(&whole))
 }
 
-fn identity_and_owner<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
-    let mut whole = ObjectMeta::deserialize(metadata)?;
-    let owners = whole.owner_references.take().map(|mut owners| {
+impl From<DecodedPod> for Pod {
+    fn from(DecodedPod { mut metadata, spec, status }: DecodedPod) -> Self {
+        let mut owners = metadata.owner_references.take().unwrap_or_default();
         owners.retain(|owner| owner.controller == Some(true));
-        owners
-    });
-    let labels = whole.labels.take().map(|mut all| {
-        all.retain(|key, _| key == TEMPLATE_HASH);
-        all
-    });
-    Ok(ObjectMeta {
-        owner_references: owners.filter(|owners| !owners.is_empty()),
-        labels: labels.filter(|labels| !labels.is_empty()),
-        deletion_timestamp: whole.deletion_timestamp.take(),
-        ..stripped(&whole)
-    })
-}
-
-fn claimed_while_waiting<'de, D: Deserializer<'de>>(spec: D) -> Result<PodSpec, D::Error> {
-    let whole = PodSpec::deserialize(spec)?;
-    if whole.node_name.is_empty() {
-        return Ok(whole);
+        let affinity = spec.affinity.and_then(|affinity| affinity.node_affinity);
+        let claim = spec.node_name.is_empty().then(|| NodeClaim {
+            node_selector: spec.node_selector,
+            hard_node_affinity: affinity.and_then(|of| of.required_during_scheduling_ignored_during_execution),
+            tolerations: spec.tolerations,
+        });
+        let requests = Requests {
+            containers: spec.containers,
+            init_containers: spec.init_containers,
+            overhead: spec.overhead,
+            whole: spec.resources.unwrap_or_default().requests,
+        };
+        Self {
+            labels: metadata.labels.take().unwrap_or_default().into(),
+            metadata: ObjectMeta {
+                owner_references: (!owners.is_empty()).then_some(owners),
+                deletion_timestamp: metadata.deletion_timestamp.take(),
+                ..stripped(&metadata)
+            },
+            requests: requests.into(),
+            node_name: spec.node_name,
+            claim: claim.map(Box::new),
+            status,
+        }
     }
-    Ok(PodSpec { node_selector: StringMap::new(), affinity: None, tolerations: Vec::new(), ..whole })
 }
 
 fn identity_and_labels<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
@@ -249,17 +291,29 @@ fn stripped(whole: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-fn unschedulable<'de, D: Deserializer<'de>>(conditions: D) -> Result<Option<Box<Unschedulable>>, D::Error> {
-    let conditions = Option::<Vec<PodCondition>>::deserialize(conditions)?.unwrap_or_default();
-    let pending = |c: &PodCondition| {
-        c.type_ == POD_SCHEDULED && c.status == conditions::FALSE && c.reason.as_deref() == Some(UNSCHEDULABLE)
-    };
-    Ok(conditions.into_iter().find(pending).map(|condition| {
-        let mut message = condition.message.unwrap_or_default();
-        message.truncate(message.floor_char_boundary(MESSAGE_MAX));
-        let since = condition.last_transition_time.unwrap_or(Timestamp::MIN);
-        Box::new(Unschedulable { since, message: message.into_boxed_str() })
-    }))
+impl<'de> Deserialize<'de> for PodConditions {
+    fn deserialize<D: Deserializer<'de>>(conditions: D) -> Result<Self, D::Error> {
+        let all = Option::<Vec<PodCondition>>::deserialize(conditions)?.unwrap_or_default();
+        let ready = all.iter().find(|condition| condition.type_ == READY);
+        let ready = ready.map(|condition| hpa::Readiness {
+            is_ready: match condition.status.as_str() {
+                conditions::TRUE => Some(true),
+                conditions::FALSE => Some(false),
+                _ => None,
+            },
+            since: condition.last_transition_time,
+        });
+        let pending = |c: &PodCondition| {
+            c.type_ == POD_SCHEDULED && c.status == conditions::FALSE && c.reason.as_deref() == Some(UNSCHEDULABLE)
+        };
+        let unschedulable = all.into_iter().find(pending).map(|condition| {
+            let mut message = condition.message.unwrap_or_default();
+            message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+            let since = condition.last_transition_time.unwrap_or(Timestamp::MIN);
+            Box::new(Unschedulable { since, message: message.into_boxed_str() })
+        });
+        Ok(Self { ready, unschedulable })
+    }
 }
 
 macro_rules! kind {
@@ -301,7 +355,82 @@ kind!(Node, "Node", "", "nodes", kube::core::ClusterResourceScope);
 kind!(ReplicaSet, "ReplicaSet", "apps", "replicasets", kube::core::NamespaceResourceScope);
 kind!(ResourceQuota, "ResourceQuota", "", "resourcequotas", kube::core::NamespaceResourceScope);
 
+/// Pods for which the scheduler finds no node, by namespace and name of the binding of their workload.
+pub const BY_BINDING_WITHOUT_NODE: &str = "bindingWithoutNode";
+
+/// The pods of a member, for everything that a process computes from them.
+pub static PODS: CacheSpec<Pod> = CacheSpec {
+    name: "pods",
+    api: within_scope,
+    scope: WatchScope::default,
+    indexes: &[(BY_BINDING_WITHOUT_NODE, |pod| {
+        let found = pod.without_node();
+        found.map(|found| format!("{}/{}", found.namespace, found.binding)).into_iter().collect()
+    })],
+    transform: Some(share_in_pods),
+};
+
+/// The nodes of a member.
+pub static NODES: CacheSpec<Node> = CacheSpec {
+    name: "nodes",
+    api: |client, _| Api::all(client.clone()),
+    scope: WatchScope::default,
+    indexes: &[],
+    transform: None,
+};
+
+/// The ReplicaSets of a member.
+pub static REPLICA_SETS: CacheSpec<ReplicaSet> =
+    CacheSpec { name: "replicasets", api: within_scope, scope: WatchScope::default, indexes: &[], transform: None };
+
+/// The ResourceQuotas of a member.
+pub static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> =
+    CacheSpec { name: "resourcequotas", api: within_scope, scope: WatchScope::default, indexes: &[], transform: None };
+
+fn within_scope<K>(client: &Client, scope: &Scope) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+{
+    scope.api(client)
+}
+
+fn share_in_pods() -> Transform<Pod> {
+    let pools: Mutex<(Pool<StringMap>, Pool<Requests>)> = Mutex::default();
+    Box::new(move |new, before| {
+        let (labels, requests) = &mut *pools.lock();
+        labels.share(&mut new.labels, before.map(|pod| &pod.labels));
+        requests.share(&mut new.requests, before.map(|pod| &pod.requests));
+    })
+}
+
 impl Pod {
+    /// Its labels.
+    #[must_use]
+    pub fn labels(&self) -> &StringMap {
+        &self.labels
+    }
+
+    /// The fields by which autoscalers count it.
+    #[must_use]
+    pub fn autoscaled(&self) -> hpa::Pod {
+        let stays = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+        let sidecars = self.requests.init_containers.iter().filter(stays);
+        let requests = self.requests.containers.iter().chain(sidecars).map(|container| hpa::Requests {
+            container: container.name.as_str().into(),
+            amounts: hpa::amounts(&container.resources.requests),
+        });
+        let whole = &self.requests.whole;
+        hpa::Pod {
+            labels: self.labels.clone().into_inner(),
+            is_deleted: self.metadata.deletion_timestamp.is_some(),
+            phase: hpa::Phase::of(&self.status.phase),
+            ready: self.status.conditions.ready,
+            started: self.status.start_time,
+            requests: requests.collect(),
+            whole: (!whole.is_empty()).then(|| hpa::amounts(whole)),
+        }
+    }
+
     /// Contribution to the sums of the cluster; `None` once it has ended.
     #[must_use]
     pub fn counted(&self) -> Option<summary::Pod> {
@@ -311,10 +440,10 @@ impl Pod {
         let of = |containers: &[Container]| -> Vec<summary::Amounts> {
             containers.iter().map(|container| summary::amounts(&container.resources.requests)).collect()
         };
-        let overhead = summary::amounts(&self.spec.overhead);
+        let (requests, overhead) = (&self.requests, summary::amounts(&self.requests.overhead));
         Some(summary::Pod {
-            node: self.spec.node_name.as_str().into(),
-            requests: summary::requests(&of(&self.spec.containers), &of(&self.spec.init_containers), &overhead),
+            node: self.node_name.as_str().into(),
+            requests: summary::requests(&of(&requests.containers), &of(&requests.init_containers), &overhead),
         })
     }
 
@@ -323,7 +452,8 @@ impl Pod {
     }
 
     /// Its share of its node; `None` if it has no node or has ended.
-    pub(crate) fn assigned(&self) -> Option<estimator::Pod> {
+    #[must_use]
+    pub fn assigned(&self) -> Option<estimator::Pod> {
         Some(self.observed()).filter(|pod| !pod.has_ended && !pod.node.is_empty())
     }
 
@@ -339,45 +469,35 @@ impl Pod {
         request.retain(|_, amount| *amount != 0);
         let is_leaving = self.metadata.deletion_timestamp.is_some();
         let (kind, owner) = self.owner().unwrap_or(("Pod", name));
-        let waits = self.spec.node_name.is_empty() && !has_ended;
+        let waits = self.node_name.is_empty() && !has_ended;
         estimator::Pod {
-            node: self.spec.node_name.as_str().into(),
+            node: self.node_name.as_str().into(),
             request,
             workload: estimator::Workload::new(kind, namespace, owner),
             has_ended,
             is_leaving,
             is_replica: !is_leaving && (!has_ended || kind == JOB),
-            waiting: waits.then(|| Box::new((format!("{namespace}/{name}"), self.claim()))),
-            found_no_node: waits && self.status.unschedulable.is_some(),
+            waiting: waits
+                .then(|| Box::new((format!("{namespace}/{name}"), estimator::Claim::from(self.claim.as_deref())))),
+            found_no_node: waits && self.status.conditions.unschedulable.is_some(),
         }
     }
 
     /// Kind and name of its workload: the Deployment rather than a ReplicaSet of it.
     fn owner(&self) -> Option<(&str, &str)> {
         let owner = self.metadata.owner_references.as_ref()?.first()?;
-        let hash = self.metadata.labels.as_ref().and_then(|labels| labels.get(TEMPLATE_HASH));
+        let hash = self.labels.get(TEMPLATE_HASH);
         let deployment = hash.filter(|_| owner.kind == "ReplicaSet");
         let deployment = deployment.and_then(|hash| owner.name.strip_suffix(hash.as_str())?.strip_suffix('-'));
         Some(deployment.map_or((owner.kind.as_str(), owner.name.as_str()), |name| ("Deployment", name)))
     }
 
-    fn claim(&self) -> estimator::Claim {
-        let affinity = self.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-        let claim = NodeClaim {
-            node_selector: self.spec.node_selector.clone(),
-            hard_node_affinity: affinity
-                .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.clone()),
-            tolerations: self.spec.tolerations.clone(),
-        };
-        estimator::Claim::from(Some(&claim))
-    }
-
     /// Its workload and the message of the scheduler; `None` unless it waits and the scheduler finds no node for it.
     #[must_use]
     pub fn without_node(&self) -> Option<WithoutNode<'_>> {
-        let unschedulable = self.status.unschedulable.as_ref()?;
+        let unschedulable = self.status.conditions.unschedulable.as_ref()?;
         let is_leaving = self.metadata.deletion_timestamp.is_some();
-        if is_leaving || !self.spec.node_name.is_empty() || self.has_ended() {
+        if is_leaving || !self.node_name.is_empty() || self.has_ended() {
             return None;
         }
         let pod = self.metadata.name.as_deref()?;
@@ -387,18 +507,26 @@ impl Pod {
     }
 
     /// Its state if the scheduler finds no node for it.
-    pub(crate) fn pending(&self) -> Option<estimator::PendingPod> {
-        let since = self.status.unschedulable.as_ref().filter(|_| self.spec.node_name.is_empty())?.since;
+    #[must_use]
+    pub fn pending(&self) -> Option<estimator::PendingPod> {
+        let since = self.status.conditions.unschedulable.as_ref().filter(|_| self.node_name.is_empty())?.since;
         let owner = self.metadata.owner_references.as_ref()?.iter().find(|owner| owner.kind == "ReplicaSet")?;
         Some(estimator::PendingPod { replica_set: Arc::from(owner.name.as_str()), since })
     }
 }
 
 impl Node {
+    /// Its labels.
+    #[must_use]
+    pub fn labels(&self) -> &StringMap {
+        static NONE: StringMap = StringMap::new();
+        self.metadata.labels.as_ref().unwrap_or(&NONE)
+    }
+
     /// Contribution to the sums of the cluster.
     #[must_use]
     pub fn counted(&self) -> summary::Node {
-        let ready = |c: &Condition| c.type_ == NODE_READY && c.status == conditions::TRUE;
+        let ready = |c: &Condition| c.type_ == READY && c.status == conditions::TRUE;
         summary::Node {
             allocatable: summary::amounts(&self.status.allocatable),
             is_ready: self.status.conditions.iter().any(ready),
@@ -409,7 +537,7 @@ impl Node {
     #[must_use]
     pub fn capacity(&self) -> estimator::Node {
         estimator::Node {
-            labels: self.metadata.labels.clone().unwrap_or_default() as StringMap,
+            labels: self.labels().clone(),
             taints: self.spec.taints.clone(),
             unschedulable: self.spec.unschedulable,
             allocatable: units(&self.status.allocatable),
@@ -419,7 +547,8 @@ impl Node {
 
 impl ReplicaSet {
     /// Its revision of a Deployment; `None` if it has no Deployment.
-    pub(crate) fn revision(&self) -> Option<estimator::ReplicaSet> {
+    #[must_use]
+    pub fn revision(&self) -> Option<estimator::ReplicaSet> {
         let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
         let owner = owners.iter().find(|owner| owner.controller == Some(true) && owner.kind == "Deployment")?;
         let revision = self.metadata.annotations.as_ref().and_then(|all| all.get(REVISION)?.parse().ok());
@@ -429,7 +558,8 @@ impl ReplicaSet {
 
 impl ResourceQuota {
     /// The part of it that is not used.
-    pub(crate) fn free(&self) -> estimator::Quota {
+    #[must_use]
+    pub fn free(&self) -> estimator::Quota {
         let class = |operator: String, values: Vec<String>| estimator::Scope::PriorityClass { operator, values };
         let plain = self.spec.scopes.iter().map(|scope| match scope.as_str() {
             "PriorityClass" => class("Exists".to_owned(), Vec::new()),
@@ -472,7 +602,7 @@ mod tests {
         let want =
             estimator::Pod { node: "n1".into(), request, workload, is_replica: true, ..estimator::Pod::default() };
         assert_eq!(running.assigned(), Some(want));
-        assert_eq!((running.pending(), &running.metadata.labels), (None, &None));
+        assert_eq!((running.pending(), running.labels().len()), (None, 1));
         for phase in ["Succeeded", "Failed"] {
             assert_eq!(pod(json!({"nodeName": "n1"}), json!({"phase": phase})).assigned(), None, "{phase}");
         }

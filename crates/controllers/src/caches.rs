@@ -14,7 +14,7 @@ use ironclad_api::{
     shared::{BindingPools, ClusterPools},
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
-use ironclad_autoscaling::distributed_hpa;
+use ironclad_autoscaling::distributed_hpa::{self, target_keys};
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
 use ironclad_propagation::{dependencies::dependents, quota};
 use ironclad_runtime::{Api, CacheSpec, Indexer, Scope, Transform, WatchScope};
@@ -37,8 +37,8 @@ use parking_lot::Mutex;
 use crate::{
     index::{
         BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_PREEMPTOR, BY_QUOTA,
-        BY_SCALED, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, scaled_by,
-        target_names, template_of,
+        BY_SCALED, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, target_names,
+        template_name, template_of,
     },
     selected::BY_SELECTED,
 };
@@ -144,7 +144,7 @@ pub(crate) static FEDERATED_HPAS: CacheSpec<FederatedHPA> =
     within("federatedhpas", &[(BY_SCALED, |hpa| vec![scaled(hpa)])]);
 /// By the workload that they scale.
 pub(crate) static HORIZONTAL_POD_AUTOSCALERS: CacheSpec<HorizontalPodAutoscaler> =
-    within("horizontalpodautoscalers", &[(BY_SCALED, |hpa| vec![scaled_by(hpa, &hpa.spec.scale_target_ref)])]);
+    within("horizontalpodautoscalers", &[(BY_SCALED, |hpa| target_keys(hpa).iter().map(template_name).collect())]);
 pub(crate) static CUSTOMIZATIONS: CacheSpec<ResourceInterpreterCustomization> =
     all("resourceinterpretercustomizations", &[]);
 pub(crate) static INTERPRETER_WEBHOOKS: CacheSpec<ResourceInterpreterWebhookConfiguration> =

@@ -67,11 +67,6 @@ pub(crate) fn scaled(hpa: &FederatedHPA) -> String {
     scaled_name(&hpa.namespace().unwrap_or_default(), &hpa.spec.scale_target_ref)
 }
 
-/// The value of [`BY_SCALED`] for an autoscaler with this target.
-pub(crate) fn scaled_by<K: Resource>(autoscaler: &K, target: &CrossVersionObjectReference) -> String {
-    scaled_name(&autoscaler.namespace().unwrap_or_default(), target)
-}
-
 /// The value of [`BY_SCALED`] for a workload.
 pub(crate) fn scaled_name(namespace: &str, target: &CrossVersionObjectReference) -> String {
     index_name(target.api_version.as_deref().unwrap_or_default(), &target.kind, namespace, &target.name)

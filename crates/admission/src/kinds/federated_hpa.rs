@@ -133,6 +133,11 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
     for (i, metric) in list(object, "/spec/metrics").iter().enumerate() {
         self::metric(metric, &spec.child("metrics").index(i), cx, out);
     }
+    let on_demand = |metric: &Value| ["Object", "External"].contains(&text(metric, "/type"));
+    if least_allowed == 0 && least.as_i64() == Some(0) && !list(object, "/spec/metrics").iter().any(on_demand) {
+        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
+        out.forbidden(spec.child("metrics"), detail);
+    }
     for direction in ["scaleUp", "scaleDown"] {
         let rules = at(object, "/spec/behavior").get(direction).unwrap_or(&Value::Null);
         behavior(rules, &spec.child("behavior").child(direction), out);

@@ -320,10 +320,19 @@ fn federated_hpa_rules() {
             .refusal()
             .starts_with("metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain")
     );
-    let mut zero = Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &json!({"minReplicas": 0})));
-    zero.config.gates = Gates::default().with(Gate::HPAScaleToZero, true);
-    assert_eq!(zero.refusal(), "", "with its gate zero is valid");
     let external = json!({"metrics": [{"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}}]});
+    let to_zero = with_spec(&autoscaler(), &json!({"minReplicas": 0}));
+    for (object, want) in [
+        (with_spec(&to_zero, &external), ""),
+        (
+            to_zero,
+            "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas",
+        ),
+    ] {
+        let mut zero = Write::create(GROUP, "federatedhpas", object);
+        zero.config.gates = Gates::default().with(Gate::HPAScaleToZero, true);
+        assert_eq!(zero.refusal(), want, "with its gate zero is valid beside a metric that can wake it");
+    }
     let mut off = Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &external));
     off.config.gates = Gates::default().with(Gate::FederatedHPAExternalMetrics, false);
     assert_eq!(

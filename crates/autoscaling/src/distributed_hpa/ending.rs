@@ -8,8 +8,9 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CLAIMANT, Context, Effect, HandOver, Placed, Seen, Target, label, own_works, recorded,
+    CLAIMANT, Context, Effect, HandOver, Placed, Seen, Target, is_enabled, label, own_works, recorded,
     state::{self, State},
+    status,
 };
 
 /// Time for which the end waits for the scheduler.
@@ -19,7 +20,7 @@ const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(5);
 /// Value of annotation `federatedhpa.karmada.io/on-delete`.
 const RESET: &str = "Reset";
 
-/// Ends the distribution of an object that is being deleted or lost its label.
+/// Ends the distribution of an object that is being deleted, lost its label or has another target now.
 pub(super) fn decide(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let metadata = &seen.hpa.metadata;
     let released = released(seen);
@@ -52,7 +53,14 @@ pub(super) fn decide(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     }
     remove(plan, seen);
     plan.note(Reason::Released.into());
+    if is_ours && metadata.deletion_timestamp.is_none() && !goes_on(seen) {
+        status::ended(&cx, plan);
+    }
     plan.effects.extend(released.map(|patch| Effect::Release { patch }));
+    if goes_on(seen) {
+        // With the target of the spec.
+        plan.effects.push(Effect::RequeueAfter(SignedDuration::from_secs(1)));
+    }
 }
 
 /// Removes everything that was made for the object. The members' autoscalers go first: they would act upon the numbers
@@ -71,9 +79,17 @@ fn store(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     }
 }
 
+/// True if the object stays distributed: only its target has changed.
+fn goes_on(seen: &Seen<'_>) -> bool {
+    seen.hpa.metadata.deletion_timestamp.is_none() && is_enabled(&seen.hpa.metadata)
+}
+
 /// The patch that takes our marks off the object; `None` if it has none.
 fn released(seen: &Seen<'_>) -> Option<Value> {
     let metadata = &seen.hpa.metadata;
+    if goes_on(seen) {
+        return Some(json!({"metadata": {"annotations": {annotations::FEDERATED_HPA_STATUS: null}}}));
+    }
     let mut patch = Map::new();
     if let Some(rest) = finalizer::removed(metadata, finalizers::FEDERATED_HPA) {
         patch.insert("finalizers".into(), json!(rest));

@@ -33,7 +33,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{
-    Context, Effect, Placed, Seen,
+    Context, Effect, Placed, Seen, budget,
     effective::{self, Unreachable},
     ending, is_ready,
     lend::{self, Account},
@@ -45,8 +45,6 @@ use super::{
     target_works, text, work_key,
 };
 
-/// Time for which a share is not lowered again.
-const SHRINK_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Time after which reports count again, although a member did not confirm the replicas that a user set.
 const HOLD_MAX: SignedDuration = SignedDuration::from_secs(90);
 /// Reason with which a member says that it wants more than its maximum.
@@ -103,8 +101,7 @@ pub(super) fn observe<'a>(
     plan: &mut Plan<Effect>,
 ) -> Fleet<'a> {
     let (seen, now) = (cx.seen, cx.seen.now);
-    let strict = cx.annotation(annotations::FEDERATED_HPA_STRICT_MAX) == Some(labels::TRUE);
-    let rule = if strict { Unreachable::Stay } else { Unreachable::LeftAfter(seen.options.failure_grace) };
+    let rule = if is_strict(cx) { Unreachable::Stay } else { Unreachable::LeftAfter(seen.options.failure_grace) };
     let given_away: BTreeSet<ClusterName> =
         cx.state.clusters.iter().filter(|(_, state)| state.given_away).map(|(cluster, _)| cluster.clone()).collect();
     let found = effective::effective(&target.binding.spec, seen.clusters, rule, &given_away, now);
@@ -130,7 +127,7 @@ pub(super) fn observe<'a>(
     }
     for (cluster, why) in &fleet.left {
         let reason = Reason::ClusterLeft { cluster: cluster.clone(), why: why.clone() };
-        if *why == Left::NoVersion {
+        if matches!(why, Left::NoVersion | Left::NotReady) {
             fleet.warnings.push(reason.to_string());
         }
         plan.note(reason.into());
@@ -219,6 +216,9 @@ fn take(state: &mut ClusterState, report: Option<&Report>, has_work: bool, now: 
     state.desired = decided;
     state.conditions = conditions;
     state.silent_since = None;
+    if report.current_replicas.max(report.desired_replicas) <= state.max {
+        state.may_have = None;
+    }
 }
 
 /// The number within the bounds that the member has; those of a state without bounds are not known.
@@ -226,8 +226,7 @@ pub(super) fn within(decided: i32, bounds: Bounds) -> i32 {
     if bounds.max < 1 { decided } else { decided.clamp(bounds.min.min(bounds.max), bounds.max) }
 }
 
-/// Divides minimum and maximum over the members. Returns the writes of Works: those that enlarge a share first, since
-/// the others shrink at once.
+/// Divides minimum and maximum over the members. Returns the writes of Works.
 pub(super) fn divide(
     cx: &mut Context<'_>,
     target: &Placed<'_>,
@@ -244,18 +243,25 @@ pub(super) fn divide(
     // Loans come afterwards: what a quota takes from a share is no headroom to lend.
     let shares = within_quotas(cx, target, shares, plan);
     let maxima = maxima(cx, &mode, &shares, &weights, reports, plan);
+    let members = budgeted(cx, target, &mode, &shares, &maxima, reports);
+    let wanted = budget::wanted(&members);
+    let left = reports.own.iter().filter(|(cluster, _)| !members.contains_key(*cluster));
+    let counts = |cluster: &ClusterName| !matches!(fleet.left.get(cluster), Some(Left::NotReady | Left::Gone));
+    let elsewhere = left.filter(|(cluster, _)| counts(cluster)).map(|(cluster, _)| i64::from(has(cx, cluster)));
+    let now = budget::now(&members, &wanted, elsewhere.sum());
     let template = serde_json::to_value(cx.seen.hpa).unwrap_or_default();
-    let strict = cx.annotation(annotations::FEDERATED_HPA_STRICT_MAX) == Some(labels::TRUE);
-    let planned = planned(cx, &shares, &maxima, plan);
-    let mut writes: Vec<(bool, Write)> = Vec::new();
+    let mut writes: Vec<Write> = Vec::new();
     for (cluster, member) in &fleet.members {
-        let (share, max) = (shares[cluster], maxima.get(cluster).copied().unwrap_or(shares[cluster].max));
+        let (share, max, has) = (shares[cluster], now[cluster], members[cluster].has);
+        let bounds = Bounds { min: share.min.min(max), max };
         let existing = existing(cx.seen, cluster);
-        let Planned { bounds, present } = planned[cluster];
-        let reason = Reason::Share { cluster: cluster.clone(), min: bounds.min, max: bounds.max, share: share.max };
+        let reason = Reason::Share { cluster: cluster.clone(), min: bounds.min, max, share: share.max };
         let state = cx.state.clusters.entry(cluster.clone()).or_default();
         state.share = share.max;
-        state.loan = max.saturating_sub(share.max);
+        state.loan = wanted[cluster].saturating_sub(share.max);
+        if wanted[cluster] > max {
+            plan.note(Reason::GrowsLater { cluster: cluster.clone(), max: wanted[cluster] }.into());
+        }
         if existing.is_none() {
             if is_suspended(target, cluster) {
                 plan.note(Reason::Suspended { cluster: cluster.clone() }.into());
@@ -265,22 +271,73 @@ pub(super) fn divide(
                 plan.note(Reason::AwaitsTarget { cluster: cluster.clone() }.into());
                 continue;
             }
+            if max < 1 {
+                continue;
+            }
         }
+        state.may_have = (has > max).then_some(has);
         (state.min, state.max) = (bounds.min, bounds.max);
         if let Some(write) = write(cx, plan, (cluster, member), existing, (&template, bounds), ids) {
             plan.note(reason.into());
-            writes.push((present.is_some_and(|present| bounds.max < present.max), write));
+            writes.push(write);
         }
     }
     for (cluster, work) in &reports.own {
-        if fleet.members.contains_key(cluster) {
-            continue;
+        if !fleet.members.contains_key(cluster) {
+            writes.extend(leave(cx, cluster, work, fleet.left.get(cluster), reports, plan));
         }
-        writes.extend(leave(cx, cluster, work, fleet.left.get(cluster), reports, plan).map(|write| (true, write)));
     }
-    let shrinks_first = strict || cx.quota.is_some();
-    writes.sort_by_key(|(shrinks, _)| *shrinks != shrinks_first);
-    writes.into_iter().map(|(_, write)| write).collect()
+    writes
+}
+
+/// The members with what they run and have.
+fn budgeted(
+    cx: &Context<'_>,
+    target: &Placed<'_>,
+    mode: &Mode,
+    shares: &BTreeMap<ClusterName, Bounds>,
+    maxima: &BTreeMap<ClusterName, i32>,
+    reports: &Reports<'_>,
+) -> BTreeMap<ClusterName, budget::Member> {
+    let of = |(cluster, share): (&ClusterName, &Bounds)| {
+        let state = cx.state.clusters.get(cluster);
+        let reported = state.and_then(|state| state.current.max(state.desired));
+        let is_held = state.is_some_and(|state| state.hold.is_some());
+        let given = i32::try_from(target.given(cluster)).unwrap_or(i32::MAX);
+        // A copy begins with what the binding gives it, and gets that from a user who scales.
+        let runs = reported.filter(|_| !is_held).unwrap_or_else(|| given.max(reported.unwrap_or(0)));
+        let member = budget::Member {
+            share: *share,
+            max: maxima.get(cluster).copied().unwrap_or(share.max),
+            runs: if *mode == Mode::PerCluster { share.min } else { runs },
+            limited: !is_held && reports.all.get(cluster).is_some_and(is_limited),
+            written: written(cx, cluster),
+            has: has(cx, cluster),
+        };
+        (cluster.clone(), member)
+    };
+    shares.iter().map(of).collect()
+}
+
+/// The maximum of a member that its Work says.
+fn written(cx: &Context<'_>, cluster: &ClusterName) -> i32 {
+    existing(cx.seen, cluster).and_then(bounds_of).map_or(0, |bounds| bounds.max)
+}
+
+/// The maximum of a member: with `strict-max` also what it may still have of an earlier one.
+fn has(cx: &Context<'_>, cluster: &ClusterName) -> i32 {
+    let may_have = cx.state.clusters.get(cluster).and_then(|state| state.may_have);
+    may_have.filter(|_| is_strict(cx)).unwrap_or(0).max(written(cx, cluster))
+}
+
+fn is_strict(cx: &Context<'_>) -> bool {
+    cx.annotation(annotations::FEDERATED_HPA_STRICT_MAX) == Some(labels::TRUE)
+}
+
+/// True if the member stands at its maximum and wants more.
+fn is_limited(report: &Report) -> bool {
+    let limited = report.condition(conditions::federated_hpa::SCALING_LIMITED);
+    limited.is_some_and(|limited| limited.is_true() && limited.reason == TOO_MANY_REPLICAS)
 }
 
 /// Maxima of the members, with loans.
@@ -308,10 +365,7 @@ fn maxima(
         accounts.insert(cluster.clone(), account);
     }
     for (cluster, max) in lend::carry(accounts.clone()) {
-        let wants_more = reports.all.get(&cluster).is_some_and(|report| {
-            let limited = report.condition(conditions::federated_hpa::SCALING_LIMITED);
-            limited.is_some_and(|limited| limited.is_true() && limited.reason == TOO_MANY_REPLICAS)
-        });
+        let wants_more = reports.all.get(&cluster).is_some_and(is_limited);
         let Some(account) = accounts.get_mut(&cluster) else { continue };
         account.max = max;
         let reported = reports.all.get(&cluster).and_then(Report::decided);
@@ -347,40 +401,6 @@ fn maxima(
         }
     }
     as_it_is()
-}
-
-/// Bounds of a member after this decision, and before.
-#[derive(Clone, Copy)]
-struct Planned {
-    bounds: Bounds,
-    present: Option<Bounds>,
-}
-
-/// Bounds of the members. Within a quota a maximum grows only by what others have given up.
-fn planned(
-    cx: &mut Context<'_>,
-    shares: &BTreeMap<ClusterName, Bounds>,
-    maxima: &BTreeMap<ClusterName, i32>,
-    plan: &mut Plan<Effect>,
-) -> BTreeMap<ClusterName, Planned> {
-    let mut all = BTreeMap::new();
-    let mut not_given_up = 0;
-    for (cluster, share) in shares {
-        let max = maxima.get(cluster).copied().unwrap_or(share.max).max(share.min);
-        let present = existing(cx.seen, cluster).and_then(bounds_of);
-        let bounds = paced(cx, cluster, Bounds { min: share.min, max }, present, plan);
-        not_given_up += bounds.max.saturating_sub(max);
-        all.insert(cluster.clone(), Planned { bounds, present });
-    }
-    if cx.quota.is_some() {
-        for Planned { bounds, present } in all.values_mut() {
-            let grows = present.map_or(0, |present| bounds.max.saturating_sub(present.max).max(0));
-            let held = not_given_up.min(grows);
-            bounds.max = (bounds.max - held).max(bounds.min);
-            not_given_up -= held;
-        }
-    }
-    all
 }
 
 /// Lowers shares of the maximum to what the quotas of the namespace leave, and never below what runs or counts anyway.
@@ -420,30 +440,6 @@ fn within_quotas(
         (cluster, Bounds { max, ..share })
     });
     bounds.collect()
-}
-
-/// Lowers a maximum once a minute at most: a member above it shrinks at once.
-fn paced(
-    cx: &mut Context<'_>,
-    cluster: &ClusterName,
-    wanted: Bounds,
-    present: Option<Bounds>,
-    plan: &mut Plan<Effect>,
-) -> Bounds {
-    let Some(present) = present.filter(|present| wanted.max < present.max) else { return wanted };
-    let now = cx.seen.now;
-    let state = cx.state.clusters.entry(cluster.clone()).or_default();
-    match state.shrunk_at.and_then(|at| state::left(at, SHRINK_EVERY, now)) {
-        Some(left) => {
-            cx.again_in(left);
-            plan.note(Reason::ShrinksLater { cluster: cluster.clone() }.into());
-            Bounds { min: wanted.min, max: present.max }
-        }
-        None => {
-            state.shrunk_at = Some(now);
-            wanted
-        }
-    }
 }
 
 /// The Work of a member.
@@ -531,11 +527,12 @@ fn leave(
     if matches!(why, Some(Left::NotReady | Left::Gone)) {
         return None;
     }
-    let present = bounds_of(work)?;
+    let (present, has) = (bounds_of(work)?, has(cx, cluster));
     let state = cx.state.clusters.entry(cluster.clone()).or_default();
     let most = state.desired.or(state.current).unwrap_or(present.max).max(1);
     let bounds = Bounds { min: present.min.min(most), max: present.max.min(most) };
     (state.min, state.max) = (bounds.min, bounds.max);
+    state.may_have = (has > bounds.max).then_some(has);
     if bounds == present {
         return None;
     }

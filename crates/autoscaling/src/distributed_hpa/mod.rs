@@ -4,6 +4,7 @@
 //! Members scale by themselves, so they do it while the control plane is down. Nothing here computes a number of
 //! replicas from metrics.
 
+mod budget;
 pub mod effective;
 mod ending;
 pub mod lend;
@@ -174,10 +175,30 @@ pub fn decides_in_members(hpa: &HorizontalPodAutoscaler) -> bool {
     is_enabled(&hpa.metadata) || hpa.metadata.finalizers.as_ref().is_some_and(ours)
 }
 
-/// The key of the target.
+/// The key of the target whose replicas members decide: that of the spec, unless an earlier one is not handed over yet.
 #[must_use]
 pub fn target_key(hpa: &HorizontalPodAutoscaler) -> ObjectKey {
-    let target: &CrossVersionObjectReference = &hpa.spec.scale_target_ref;
+    match State::of(hpa.metadata.annotations.as_ref()).target {
+        Some(target) => key_in(hpa, &target),
+        None => key_in(hpa, &hpa.spec.scale_target_ref),
+    }
+}
+
+/// The targets that an object is found by: that of the spec, and one that is handed over.
+#[must_use]
+pub fn target_keys(hpa: &HorizontalPodAutoscaler) -> BTreeSet<ObjectKey> {
+    [target_key(hpa), key_in(hpa, &hpa.spec.scale_target_ref)].into()
+}
+
+/// Returns true if members still decide the replicas of another target than that of the spec.
+fn is_moved(hpa: &HorizontalPodAutoscaler) -> bool {
+    // Versions of a kind are the same objects.
+    let identity = |key: ObjectKey| (key.gvk.group, key.gvk.kind, key.name);
+    identity(target_key(hpa)) != identity(key_in(hpa, &hpa.spec.scale_target_ref))
+}
+
+/// The namespace is the object's own, whatever an annotation says.
+fn key_in(hpa: &HorizontalPodAutoscaler, target: &CrossVersionObjectReference) -> ObjectKey {
     ObjectKey {
         gvk: Gvk::from_manifest(target.api_version.as_deref().unwrap_or_default(), &target.kind),
         namespace: text(&hpa.metadata.namespace).into(),
@@ -240,7 +261,7 @@ pub fn of_work(work: &Work) -> Vec<String> {
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let hpa = seen.hpa;
-    if hpa.metadata.deletion_timestamp.is_some() || !is_enabled(&hpa.metadata) {
+    if hpa.metadata.deletion_timestamp.is_some() || !is_enabled(&hpa.metadata) || is_moved(hpa) {
         ending::decide(&mut plan, seen);
         return plan;
     }
@@ -274,6 +295,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         cx.refused(&mut plan, &Reason::NoBinding { target: target_key(hpa) });
         return plan;
     };
+    cx.state.target = Some(hpa.spec.scale_target_ref.clone());
     let target = Placed { template, pointer, binding };
     let reports = members::Reports::read(seen);
     let fleet = members::observe(&mut cx, &target, &reports, &mut plan);

@@ -9,12 +9,16 @@ use std::collections::BTreeMap;
 use ironclad_api::{StringMap, annotations};
 use ironclad_fleet::ClusterName;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use serde::{Deserialize, Serialize};
 
 /// The annotation.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct State {
+    /// The target that all the rest is about. If the spec has another one, this one is handed over first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<CrossVersionObjectReference>,
     /// Replicas of the template that the OverridePolicy is for. Other replicas are a change by a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_replicas: Option<i64>,
@@ -69,9 +73,9 @@ pub struct ClusterState {
     /// Its reports are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Time at which its maximum was last lowered.
+    /// A larger maximum that it may still have: no report has said that it shrank.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shrunk_at: Option<Timestamp>,
+    pub may_have: Option<i32>,
     /// Time since which it stands at its maximum and wants more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_since: Option<Timestamp>,

@@ -1,9 +1,10 @@
 //! Status of the control plane's object: the sum of what members report
 //! (specification/autoscaling.md 6.5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
+    annotations,
     conditions::{
         self,
         federated_hpa::{ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED},
@@ -15,10 +16,11 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Effect, event_reason,
+    Context, Effect, event_reason, is_ready,
     members::{Fleet, Reports},
     policy_name, recorded,
     report::ReportedCondition,
+    split::Mode,
     state,
 };
 
@@ -96,18 +98,22 @@ fn aggregated(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>) -> Vec
     }
     let mut conditions = Vec::new();
     let (able, active) = (of(ABLE_TO_SCALE), of(SCALING_ACTIVE));
-    conditions.push(any(ABLE_TO_SCALE, &able, warnings).unwrap_or_else(|warnings| Condition {
+    let of_members = members_without_report(cx, fleet, reports);
+    let all = fleet.members.keys().chain(able.keys().copied()).collect::<BTreeSet<_>>().len();
+    warnings.splice(0..0, of_members);
+    conditions.push(any(ABLE_TO_SCALE, &able, all, warnings).unwrap_or_else(|warnings| Condition {
         type_: ABLE_TO_SCALE,
         status: conditions::TRUE,
         reason: SUCCEEDED_GET_SCALE.to_owned(),
         message: joined("no member has reported yet", warnings),
     }));
-    conditions.extend(any(SCALING_ACTIVE, &active, Vec::new()).ok());
+    conditions.extend(any(SCALING_ACTIVE, &active, active.len(), Vec::new()).ok());
+    let divides = Mode::parse(cx.annotation(annotations::FEDERATED_HPA_SPLIT)) != Ok(Mode::PerCluster);
     let count = fleet.members.len();
     let max = cx.seen.hpa.spec.max_replicas;
     let limited = of(SCALING_LIMITED);
     let by_a_member = limited.iter().find(|(_, condition)| condition.is_true());
-    let limited = if usize::try_from(max).is_ok_and(|max| max < count) {
+    let limited = if divides && usize::try_from(max).is_ok_and(|max| max < count) {
         Some(Condition {
             type_: SCALING_LIMITED,
             status: conditions::TRUE,
@@ -140,6 +146,36 @@ fn aggregated(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>) -> Vec
     conditions
 }
 
+/// The members of which there is no report, with the reason.
+fn members_without_report(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>) -> Vec<String> {
+    let silent = fleet.members.keys().filter(|cluster| !reports.all.contains_key(*cluster));
+    let why = |cluster: &ClusterName| {
+        if !is_ready(cx.seen.clusters, cluster) {
+            return Some(format!("cluster {cluster}: it is not Ready"));
+        }
+        let status = reports.own.get(cluster).and_then(|work| work.status.as_ref());
+        let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let applied = conditions::get(conditions, conditions::work::APPLIED);
+        match applied.filter(|applied| applied.status == conditions::FALSE) {
+            Some(refused) => Some(format!("cluster {cluster}: {}: {}", refused.reason, refused.message)),
+            // Without any report the message says so at once.
+            None => (!reports.all.is_empty()).then(|| format!("cluster {cluster}: it has not reported yet")),
+        }
+    };
+    silent.filter_map(why).collect()
+}
+
+/// Reports that no member runs the autoscaler any more, although the object stays.
+pub(super) fn ended(cx: &Context<'_>, plan: &mut Plan<Effect>) {
+    let mut status = present(cx);
+    status.retain(|key, _| !["currentMetrics", "conditions"].contains(&key.as_str()));
+    status.insert("currentReplicas".into(), 0.into());
+    status.insert("desiredReplicas".into(), 0.into());
+    let (reason, message) = (Reason::NotEnabled.reason().to_owned(), Reason::NotEnabled.to_string());
+    put(cx, &mut status, vec![Condition { type_: ABLE_TO_SCALE, status: conditions::FALSE, reason, message }]);
+    write(cx, plan, status);
+}
+
 /// Removes condition `ScalingLimited` if no member reported it: what limited the object has ended.
 fn drop_own_limit(status: &mut Map<String, Value>) {
     let is_own = |condition: &Value| {
@@ -151,10 +187,11 @@ fn drop_own_limit(status: &mut Map<String, Value>) {
     }
 }
 
-/// True if it is true for any member; the message lists the others. Without reports the warnings come back.
+/// True if it is true for any of so many members; the message lists the others. Without reports the warnings come back.
 fn any(
     type_: &'static str,
     all: &BTreeMap<&ClusterName, &ReportedCondition>,
+    members: usize,
     mut warnings: Vec<String>,
 ) -> Result<Condition, Vec<String>> {
     let Some((_, best)) = all.iter().find(|(_, condition)| condition.is_true()).or_else(|| all.iter().next()) else {
@@ -166,7 +203,7 @@ fn any(
         .map(|(cluster, condition)| format!("cluster {cluster}: {}: {}", condition.reason, condition.message))
         .collect();
     let working = all.len() - others.len();
-    let first = format!("{working} of {} members", all.len());
+    let first = format!("{working} of {members} members");
     warnings.splice(0..0, others);
     Ok(Condition { type_, status, reason: best.reason.clone(), message: joined(&first, warnings) })
 }

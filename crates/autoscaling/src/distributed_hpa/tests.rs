@@ -5,6 +5,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{quota::Quotas, *};
 
+mod maximum;
+
 const START: i64 = 1_790_000_000;
 
 fn merge(target: &mut Value, patch: &Value) {
@@ -193,46 +195,54 @@ impl World {
 
     /// Decides and applies. Returns the writes.
     fn step(&mut self) -> Vec<String> {
-        let plan = self.decide();
-        let mut writes = Vec::new();
-        for effect in plan.effects {
-            match effect {
-                Effect::Patch { patch } | Effect::Release { patch } => {
-                    self.hpa = patched(&self.hpa, &patch);
-                    writes.push("hpa".to_owned());
-                }
-                Effect::Work(write) => writes.push(self.write(write)),
-                Effect::DeleteOwnBinding { .. } => {
-                    self.own_binding = None;
-                    writes.push("delete binding".to_owned());
-                }
-                Effect::CreatePolicy(policy) => {
-                    assert!(self.policy.is_none());
-                    self.policy = Some(*policy);
-                    writes.push("create policy".to_owned());
-                }
-                Effect::PatchPolicy { patch } => {
-                    self.policy = self.policy.as_ref().map(|policy| patched(policy, &patch));
-                    writes.push("patch policy".to_owned());
-                }
-                Effect::DeletePolicy => {
-                    self.policy = None;
-                    writes.push("delete policy".to_owned());
-                }
-                Effect::ScaleTarget { replicas } => {
-                    *self.template.pointer_mut(self.pointer).unwrap() = json!(replicas);
-                    writes.push(format!("scale {replicas}"));
-                }
-                Effect::Status(part) => {
-                    let old = json!(self.hpa.status);
-                    self.hpa = patched(&self.hpa, &json!({"status": StatusPart::patch(&old, &[&part])}));
-                    writes.push("status".to_owned());
-                }
-                Effect::Event(event) => self.events.push(format!("{}: {}", event.reason, event.message)),
-                Effect::RequeueAfter(wait) => assert!(wait.is_positive() && wait <= RESYNC, "{wait:?}"),
+        let effects = self.decide().effects;
+        effects.into_iter().filter_map(|effect| self.apply(effect)).collect()
+    }
+
+    /// Applies an effect. Returns the write.
+    fn apply(&mut self, effect: Effect) -> Option<String> {
+        let write = match effect {
+            Effect::Patch { patch } | Effect::Release { patch } => {
+                self.hpa = patched(&self.hpa, &patch);
+                "hpa".to_owned()
             }
-        }
-        writes
+            Effect::Work(write) => self.write(write),
+            Effect::DeleteOwnBinding { .. } => {
+                self.own_binding = None;
+                "delete binding".to_owned()
+            }
+            Effect::CreatePolicy(policy) => {
+                assert!(self.policy.is_none());
+                self.policy = Some(*policy);
+                "create policy".to_owned()
+            }
+            Effect::PatchPolicy { patch } => {
+                self.policy = self.policy.as_ref().map(|policy| patched(policy, &patch));
+                "patch policy".to_owned()
+            }
+            Effect::DeletePolicy => {
+                self.policy = None;
+                "delete policy".to_owned()
+            }
+            Effect::ScaleTarget { replicas } => {
+                *self.template.pointer_mut(self.pointer).unwrap() = json!(replicas);
+                format!("scale {replicas}")
+            }
+            Effect::Status(part) => {
+                let old = json!(self.hpa.status);
+                self.hpa = patched(&self.hpa, &json!({"status": StatusPart::patch(&old, &[&part])}));
+                "status".to_owned()
+            }
+            Effect::Event(event) => {
+                self.events.push(format!("{}: {}", event.reason, event.message));
+                return None;
+            }
+            Effect::RequeueAfter(wait) => {
+                assert!(wait.is_positive() && wait <= RESYNC, "{wait:?}");
+                return None;
+            }
+        };
+        Some(write)
     }
 
     fn write(&mut self, write: Write) -> String {
@@ -640,7 +650,7 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
     world.binding = Some(patched(world.binding.as_ref().unwrap(), &json!({"spec": {"gracefulEvictionTasks": task}})));
     world.old_copies = vec!["B"];
     world.settle();
-    assert_eq!(world.bounds(), "A(2,67) B(1,7) C(1,33)");
+    assert_eq!(world.bounds(), "A(2,60) B(1,7) C(1,33)", "what the copy has is not given to others");
     assert_eq!(world.rules(), "B=7", "the copy keeps its replicas");
     world.old_copies.clear();
     world.place(&[("A", 2), ("C", 1)]);
@@ -652,27 +662,36 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
 }
 
 #[test]
-fn shares_shrink_once_a_minute() {
+fn shares_move_through_what_others_gave_up() {
     let mut world = three();
     world.place(&[("A", 1), ("B", 2), ("C", 3)]);
-    world.template["spec"]["replicas"] = json!(6);
-    assert_eq!(world.settle()[1..3], ["patch C", "patch A"], "what grows comes first");
+    let writes: Vec<String> = world.settle().into_iter().filter(|write| write.starts_with("patch")).collect();
+    assert_eq!(writes, ["patch A", "patch C"]);
     assert_eq!(world.bounds(), "A(1,17) B(1,33) C(1,50)");
     world.place(&[("A", 1), ("B", 4), ("C", 1)]);
-    world.second += 30;
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,17)", "C did not shrink before");
-    world.place(&[("A", 1), ("B", 1), ("C", 4)]);
-    world.second += 29;
+    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,17)", "at once, since nothing runs there");
+    world.report("B", 3, 3, READY);
+    world.report("C", 15, 15, READY);
+    world.place(&[("A", 1), ("B", 98), ("C", 1)]);
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,17) C(1,66)");
-    world.place(&[("A", 1), ("B", 4), ("C", 1)]);
-    world.second += 2;
+    assert_eq!(world.bounds(), "A(1,1) B(1,84) C(1,15)", "what runs stays");
+    world.hpa.spec.max_replicas = 10;
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,66)", "C shrank a short time ago");
-    world.second += 60;
+    world.hpa.spec.max_replicas = 9;
     world.settle();
-    assert_eq!(world.bounds(), "A(1,17) B(1,66) C(1,17)");
+    assert_eq!(world.bounds(), "A(1,1) B(1,3) C(1,5)", "unless a user wants less, as often as he says so");
+    world.annotate(annotations::FEDERATED_HPA_STRICT_MAX, "true");
+    for (cluster, replicas) in [("A", 1), ("B", 3), ("C", 1)] {
+        world.report(cluster, replicas, replicas, READY);
+    }
+    world.settle();
+    world.place(&[("A", 98), ("B", 1), ("C", 1)]);
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,1) B(1,3) C(1,1)", "C has not said that it has what it got");
+    world.report("C", 1, 1, READY);
+    world.settle();
+    assert_eq!(world.bounds(), "A(1,5) B(1,3) C(1,1)");
 }
 
 fn limited(current: i32) -> Value {
@@ -834,11 +853,34 @@ fn deleted_autoscalers_leave_the_replicas_that_members_decided() {
     let mut unlabelled = three();
     unlabelled.settle();
     unlabelled.hpa = patched(&unlabelled.hpa, &json!({"metadata": {"labels": {labels::FEDERATED_HPA_ENABLED: null}}}));
-    assert_eq!(unlabelled.step(), ["delete A", "delete B", "delete C", "hpa"]);
+    assert_eq!(unlabelled.step(), ["delete A", "delete B", "delete C", "status", "hpa"]);
+    assert!(unlabelled.condition("AbleToScale").starts_with("False NotEnabled: no member runs it"));
+    assert_eq!(unlabelled.condition("ScalingActive"), "");
     let metadata = json!(unlabelled.hpa.metadata);
     assert_eq!(metadata["labels"], json!({}), "policies may propagate it again");
     assert_eq!(metadata["annotations"], json!({}));
     assert!(unlabelled.settle().is_empty());
+}
+
+#[test]
+fn a_target_that_is_exchanged_keeps_the_replicas_that_members_decided() {
+    let mut world = three();
+    world.report("A", 20, 20, READY);
+    world.settle();
+    world.hpa.spec.scale_target_ref.name = "api".to_owned();
+    assert_eq!(world.step(), ["hpa", "scale 22"], "of the old target");
+    assert_eq!(target_keys(&world.hpa).len(), 2, "copies of both are left to members");
+    world.place(&[("A", 8), ("B", 7), ("C", 7)]);
+    assert_eq!(world.step(), ["delete A", "delete B", "delete C", "delete policy", "hpa"]);
+    assert_eq!((is_enabled(&world.hpa.metadata), decides_in_members(&world.hpa)), (true, true));
+    assert_eq!(&*target_key(&world.hpa).name, "api");
+    world.place(&[("A", 4), ("B", 4), ("C", 4)]);
+    world.template["spec"]["replicas"] = json!(12);
+    world.settle();
+    assert_eq!((world.bounds().as_str(), world.rules().as_str()), ("A(1,34) B(1,33) C(1,33)", "none"), "a new begin");
+    let elsewhere = json!({"target": {"apiVersion": "v1", "kind": "K", "name": "n", "namespace": "other"}});
+    world.annotate(annotations::FEDERATED_HPA_STATUS, &elsewhere.to_string());
+    assert_eq!(&*target_key(&world.hpa).namespace, "shop", "whatever the annotation says");
 }
 
 #[test]
@@ -974,8 +1016,14 @@ fn the_status_adds_members_up() {
     assert_eq!(status.get("currentMetrics"), None, "of several members");
     assert_eq!(
         world.condition("AbleToScale"),
-        "True ReadyForNewScale: 1 of 2 members; cluster B: FailedGetScale: no such thing"
+        "True ReadyForNewScale: 1 of 3 members; cluster B: FailedGetScale: no such thing; cluster C: it has not reported yet"
     );
+    let refused = json!([{"type": "Applied", "status": "False", "reason": "AppliedFailed", "message": "it exists",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let of_c = world.works.iter_mut().find(|work| &*key_of(work).unwrap().cluster.0 == "C").unwrap();
+    *of_c = Arc::new(patched(&**of_c, &json!({"status": {"conditions": refused}})));
+    world.settle();
+    assert!(world.condition("AbleToScale").ends_with("; cluster C: AppliedFailed: it exists"));
     assert!(world.condition("ScalingActive").starts_with("True ValidMetricFound"));
     world.set_ready("A", "False");
     world.second += 1;
@@ -991,6 +1039,9 @@ fn the_status_adds_members_up() {
     few.settle();
     assert_eq!(few.bounds(), "A(1,1) B(1,1) C(1,1)");
     assert!(few.condition("ScalingLimited").starts_with("True MaxBelowClusterCount: maxReplicas 2 is below"));
+    few.annotate(annotations::FEDERATED_HPA_SPLIT, r#"{"mode":"PerCluster"}"#);
+    few.settle();
+    assert_eq!((few.bounds().as_str(), few.condition("ScalingLimited").as_str()), ("A(1,2) B(1,2) C(1,2)", ""));
 }
 
 #[test]
@@ -1036,6 +1087,7 @@ enum Step {
     Place(Vec<i32>),
     Pass(i64),
     Bounds(i32, i32),
+    Retarget(bool),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -1052,6 +1104,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         prop::collection::vec(0..20_i32, 1..4).prop_map(Step::Place),
         (-90..400_i64).prop_map(Step::Pass),
         (-1..20_i32, -1..120_i32).prop_map(|(min, max)| Step::Bounds(min, max)),
+        any::<bool>().prop_map(Step::Retarget),
     ]
 }
 
@@ -1077,6 +1130,9 @@ proptest! {
                 }
                 Step::Pass(seconds) => world.second += seconds,
                 Step::Bounds(min, max) => (world.hpa.spec.min_replicas, world.hpa.spec.max_replicas) = (Some(min), max),
+                Step::Retarget(other) => {
+                    world.hpa.spec.scale_target_ref.name = if other { "api" } else { "web" }.to_owned();
+                }
             }
             // It comes to rest at any time: `settle` panics otherwise.
             world.settle();
@@ -1086,6 +1142,9 @@ proptest! {
             }
             for (cluster, number) in world.policy.as_ref().map(overrides::recorded).unwrap_or_default() {
                 prop_assert!(number >= 1, "{cluster} {number}");
+            }
+            if let Some(policy) = &world.policy {
+                prop_assert_eq!(&*policy.spec.resource_selectors[0].name, &*target_key(&world.hpa).name);
             }
         }
     }
@@ -1120,9 +1179,6 @@ fn maxima_stay_within_the_quota_and_come_back() {
     assert_eq!(world.bounds(), "A(1,20) B(1,10)", "raised at once");
     assert_eq!(world.condition("ScalingLimited"), "");
     world.quota = Some("2");
-    world.settle();
-    assert_eq!(world.bounds(), "A(1,20) B(1,10)", "lowered once in a minute");
-    world.second += 60;
     world.settle();
     assert_eq!(world.bounds(), "A(1,14) B(1,6)");
     world.quota = None;

@@ -12,7 +12,7 @@ use ironclad_fleet::ObjectKey;
 use ironclad_propagation::{changes, overrides};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 
-use super::{decides_in_members, is_enabled, report, state::State, target_key};
+use super::{decides_in_members, is_enabled, report, state::State, target_key, target_keys};
 
 /// Namespace and name of an object.
 pub type Key = (String, String);
@@ -40,9 +40,10 @@ pub fn autoscaler(old: Option<&HorizontalPodAutoscaler>, new: Option<&Horizontal
 /// The targets whose copies in members have to be written again: members begin or cease to decide their replicas.
 #[must_use]
 pub fn target(old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodAutoscaler>) -> BTreeSet<ObjectKey> {
-    let of = |hpa: Option<&HorizontalPodAutoscaler>| hpa.filter(|hpa| decides_in_members(hpa)).map(target_key);
-    let (old, new) = (of(old), of(new));
-    if old == new { BTreeSet::new() } else { old.into_iter().chain(new).collect() }
+    let of = |hpa: Option<&HorizontalPodAutoscaler>| {
+        hpa.filter(|hpa| decides_in_members(hpa)).map(target_keys).unwrap_or_default()
+    };
+    of(old).symmetric_difference(&of(new)).cloned().collect()
 }
 
 /// Returns true if the autoscalers of a binding's template have to be reconciled: its spec, its life or the scheduler's
@@ -201,6 +202,10 @@ mod tests {
         let off = with(&hpa(), "/metadata/labels", json!({}));
         let ending = with(&off, "/metadata/finalizers", json!(["federatedhpa.karmada.io/finalizer"]));
         let other = with(&hpa(), "/spec/scaleTargetRef/name", json!("api"));
+        let acting = |hpa: &HorizontalPodAutoscaler| {
+            let state = State { target: Some(self::hpa().spec.scale_target_ref), ..State::default() };
+            with(hpa, "/metadata/annotations", json!({annotations::FEDERATED_HPA_STATUS: state.text()}))
+        };
         for (name, old, new, want) in [
             ("it comes", None, Some(hpa()), "Deployment shop/web"),
             ("it goes", Some(hpa()), None, "Deployment shop/web"),
@@ -212,7 +217,14 @@ mod tests {
                 "",
             ),
             ("the end is complete", Some(ending), Some(off.clone()), "Deployment shop/web"),
-            ("another target", Some(hpa()), Some(other), "Deployment shop/api, Deployment shop/web"),
+            ("another target", Some(hpa()), Some(other.clone()), "Deployment shop/api, Deployment shop/web"),
+            (
+                "another target, and the old one is not handed over",
+                Some(acting(&hpa())),
+                Some(acting(&other)),
+                "Deployment shop/api",
+            ),
+            ("it is handed over", Some(acting(&other)), Some(other), "Deployment shop/web"),
             ("another maximum", Some(hpa()), Some(with(&hpa(), "/spec/maxReplicas", json!(4))), ""),
             ("it was never distributed", Some(off), None, ""),
         ] {

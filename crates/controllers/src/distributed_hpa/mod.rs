@@ -13,7 +13,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::{ResourceBinding, Work},
 };
-use ironclad_autoscaling::distributed_hpa::{self, decides_in_members, reference_of, target_key, wakes};
+use ironclad_autoscaling::distributed_hpa::{self, decides_in_members, reference_of, target_key, target_keys, wakes};
 use ironclad_fleet::Gvk;
 use ironclad_propagation::{new_ids::NewIds, quota::COUNT_SETTLES, wakes::quota::records_decisions};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue};
@@ -135,7 +135,7 @@ impl DistributedAutoscaler {
         }
         for hpa in [old, new].into_iter().flatten() {
             // Another one with this target may have to begin, or to cease.
-            self.enqueue_scalers_of(&template_name(&target_key(hpa)));
+            target_keys(hpa).iter().for_each(|target| self.enqueue_scalers_of(&template_name(target)));
         }
     }
 

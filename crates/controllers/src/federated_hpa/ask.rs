@@ -143,7 +143,8 @@ impl Asker {
             query.resource = served.group_resource();
             query.namespace = query.namespace.filter(|_| served.is_namespaced());
         }
-        let merged = self.members.custom(asked.reached, &query).await;
+        // The object may be measured elsewhere than the workload runs, and must not weigh less for it.
+        let merged = self.members.custom(asked.all, &query).await;
         readings::of_object(&merged, merge::rule(object.annotations(), &metric.name, custom::Merge::parse))
     }
 

@@ -114,8 +114,12 @@ pub enum Reason {
         /// Its maximum.
         max: i32,
     },
-    /// The maximum was lowered a short time ago.
-    ShrinksLater { cluster: ClusterName },
+    /// The maximum grows once others have given up what they have.
+    GrowsLater {
+        cluster: ClusterName,
+        /// The maximum then.
+        max: i32,
+    },
     /// Works of the cluster are not dispatched.
     Suspended { cluster: ClusterName },
     /// The target's Work does not yet say that the member decides its replicas.
@@ -189,7 +193,7 @@ impl Reason {
             Self::ClusterLeft { why, .. } => why.reason(),
             Self::Share { .. } => "Share",
             Self::Frozen { .. } => "Frozen",
-            Self::ShrinksLater { .. } => "ShrinksLater",
+            Self::GrowsLater { .. } => "GrowsLater",
             Self::Suspended { .. } => "Suspended",
             Self::AwaitsTarget { .. } => "AwaitsTarget",
             Self::Lends { .. } => "Lends",
@@ -210,7 +214,9 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotEnabled => f.write_str("it is not distributed"),
+            Self::NotEnabled => f.write_str(
+                "no member runs it: label federatedhpa.karmada.io/enabled is not \"true\", and nothing scales its target here",
+            ),
             Self::Conflict { with, same_kind: true } => write!(
                 f,
                 "{with} is older and scales the same target: take the label federatedhpa.karmada.io/enabled off one of them"
@@ -236,8 +242,8 @@ impl fmt::Display for Reason {
             Self::Frozen { cluster, max } => {
                 write!(f, "the autoscaler in cluster {cluster} may not grow beyond {max} until its copy is gone")
             }
-            Self::ShrinksLater { cluster } => {
-                write!(f, "the maximum of cluster {cluster} was lowered less than a minute ago")
+            Self::GrowsLater { cluster, max } => {
+                write!(f, "cluster {cluster} may have {max} replicas once others have given up theirs")
             }
             Self::Suspended { cluster } => write!(f, "dispatching to cluster {cluster} is suspended"),
             Self::AwaitsTarget { cluster } => {

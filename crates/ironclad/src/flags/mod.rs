@@ -11,6 +11,7 @@ mod propagation;
 #[cfg(test)]
 mod reference;
 mod scheduler;
+mod zone;
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use ironclad_failover::{
     flags::{EvictionFlags, HealthFlags},
 };
 use ironclad_fleet::gates::{Gate, Gates};
-use jiff::{SignedDuration, tz::TimeZone};
+use jiff::SignedDuration;
 
 /// Controller flags.
 #[derive(clap::Args, Debug)]
@@ -108,7 +109,7 @@ impl ControllerFlags {
                     .0
                     .try_into()
                     .unwrap_or(SignedDuration::MAX),
-                zone: TimeZone::system(),
+                zone: zone::of_process(),
             },
             federated_hpa: self.autoscaling.options().map_err(misused)?,
             distributed_hpa: distributed_hpa::Options {

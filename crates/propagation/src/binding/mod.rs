@@ -330,6 +330,10 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
                 if copy.existing().is_some_and(|work| work.metadata.deletion_timestamp.is_none()) {
                     replacement = Replacement::Exists;
                 }
+                if copy.is_adopted() {
+                    plan.note(because);
+                    continue;
+                }
                 if let Some(left) = copy.left_for_deletion(&because) {
                     recheck = recheck.into_iter().chain([left]).min();
                     plan.note(because);
@@ -516,6 +520,16 @@ impl Copy<'_> {
             )
         );
         lasts && !has_work
+    }
+
+    /// True if the template is an autoscaler that makes its own Works now: this binding is about to be deleted.
+    fn is_adopted(&self) -> bool {
+        let template = Identity::of(self.template);
+        let owner = self.existing().and_then(|work| self.other_owner(work));
+        owner.is_some_and(|(_, owner)| {
+            template.kind == "HorizontalPodAutoscaler"
+                && matches!(owner, Owner::Autoscaler { namespace, name } if namespace == template.namespace && name == template.name)
+        })
     }
 
     /// The Work of this binding in the cluster by its id; otherwise one under the default name for the same object.

@@ -95,6 +95,20 @@ impl Scene {
         Ok(scene)
     }
 
+    /// Gives each member metrics APIs, whose values are set afterwards.
+    fn measured(&self) -> anyhow::Result<Vec<Metrics>> {
+        let mut all = Vec::new();
+        for member in self.world.members.values() {
+            let metrics = Metrics::new(member.client(), self.world.clock().clone());
+            member.server().mount_in_front(Arc::new(metrics.clone()));
+            for group in Metrics::groups() {
+                member.server().announce(&group).map_err(|error| anyhow::anyhow!(error.message))?;
+            }
+            all.push(metrics);
+        }
+        Ok(all)
+    }
+
     async fn add(&self, autoscaler: &FederatedHPA) -> anyhow::Result<()> {
         self.autoscalers.create(&PostParams::default(), autoscaler).await?;
         Ok(())
@@ -388,20 +402,30 @@ async fn members_decide_where_an_autoscaler_is_propagated_as_it_is() -> anyhow::
     world.until("the mark is removed", async || Ok(label(&read.get("web").await?).is_none())).await
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_is_measured_in_all_members_wherever_the_workload_runs() -> anyhow::Result<()> {
+    let mut scene = Scene::start(1, [1, 0], 0).await?;
+    for (metrics, hits) in scene.measured()?.iter().zip([100, 500]) {
+        metrics.set("default", Load::object("services/gate/hits", hits));
+    }
+    scene.world.until_quiet().await?;
+    let mut by_hits = serde_json::to_value(autoscaler(1, 10)?)?;
+    by_hits["spec"]["metrics"] = json!([{"type": "Object", "object": {
+        "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "gate"},
+        "metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "100"}}}]);
+    scene.add(&serde_json::from_value(by_hits)?).await?;
+    scene.until("six replicas for 600 hits", async |scene| Ok(scene.replicas().await? == 6)).await?;
+    let placed = scene.placed().await?;
+    ensure!(!placed.contains_key("member2"), "member2 has the object, and no replica: {placed:?}");
+    Ok(())
+}
+
 /// A queue that all members see: empty, then with work, then empty again.
 async fn scale_to_zero(disturbance: Disturbance) -> anyhow::Result<Played> {
     let settings = Settings::default();
     let gates = settings.gates.clone().with(Gate::HPAScaleToZero, true);
     let mut scene = Scene::start_with(Settings { gates, ..settings }, 2, [1, 1], 0).await?;
-    let mut queues = Vec::new();
-    for member in scene.world.members.values() {
-        let metrics = Metrics::new(member.client(), scene.world.clock().clone());
-        member.server().mount_in_front(Arc::new(metrics.clone()));
-        for group in Metrics::groups() {
-            member.server().announce(&group).map_err(|error| anyhow::anyhow!(error.message))?;
-        }
-        queues.push(metrics);
-    }
+    let queues = scene.measured()?;
     let set = |depth: u32| queues.iter().for_each(|queue| queue.set("default", Load::queue(depth)));
     set(0);
     scene.world.until_quiet().await?;

@@ -600,6 +600,23 @@ fn job_completions_are_divided() {
 }
 
 #[test]
+fn an_autoscaler_that_takes_its_own_works_over_is_no_failure() {
+    let mut world = World::new(&[("m1", 3)]);
+    let hpa = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"});
+    world.template = world.template.map(|template| patched(&template, &hpa));
+    world.go();
+    let key = key_of(&world.works[0]).unwrap();
+    for (name, of_template) in [("web", true), ("other", false)] {
+        let marks = json!({"labels": {"resourcebinding.karmada.io/permanent-id": null,
+            "federatedhpa.karmada.io/hpa-uid": "u"}});
+        world.works[0] = Arc::new(patched(&*world.works[0], &json!({"metadata": marks})));
+        world.owned = vec![(key.clone(), Owner::Autoscaler { namespace: "shop".into(), name: name.into() })];
+        let plan = world.reconcile();
+        assert_eq!(kinds(&plan).contains(&"event"), !of_template, "{name}: {plan:?}");
+    }
+}
+
+#[test]
 fn work_of_another_owner_is_taken_over_only_once_the_owner_is_gone() {
     let quota = json!({"labels": {"resourcebinding.karmada.io/permanent-id": null,
         "federatedresourcequota.karmada.io/namespace": "shop", "federatedresourcequota.karmada.io/name": "web"}});

@@ -51,6 +51,11 @@ impl Load {
         Self { external, ..Self::default() }
     }
 
+    /// A metric of one object, at `RESOURCE/NAME/METRIC`.
+    pub(crate) fn object(place: &str, value: u32) -> Self {
+        Self { objects: [(place.to_owned(), value.to_string())].into(), ..Self::default() }
+    }
+
     /// Millicores that the running pods of the namespace share.
     pub(crate) fn shared(millicores: i64) -> Self {
         Self { shared: Some(millicores), ..Self::default() }

@@ -314,6 +314,13 @@ mod tests {
                 json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}, "annotations": {"restartedAt": "t"}}}}}),
             ),
             (
+                "metadata of which nothing of ours is left",
+                notes(json!({"gone": "1"})),
+                json!({"spec": {"replicas": 1}}),
+                notes(json!({"gone": "1", "restartedAt": "t"})),
+                json!({"spec": {"replicas": 1, "template": {"metadata": {"annotations": {"restartedAt": "t"}}}}}),
+            ),
+            (
                 "a container of others",
                 pod(json!([{"name": "a", "image": "1"}])),
                 pod(json!([{"name": "a", "image": "2"}])),

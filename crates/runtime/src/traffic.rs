@@ -67,8 +67,8 @@ impl Traffic {
         }
         let is_json = headers.get(CONTENT_TYPE).is_some_and(|media| media.as_bytes().starts_with(b"application/json"));
         match response.status() {
-            StatusCode::UNAUTHORIZED => drop(self.unauthenticated.fetch_add(1, Ordering::Relaxed)),
-            StatusCode::NOT_FOUND if !is_json => drop(self.unknown_paths.fetch_add(1, Ordering::Relaxed)),
+            StatusCode::UNAUTHORIZED => count(&self.unauthenticated),
+            StatusCode::NOT_FOUND if !is_json => count(&self.unknown_paths),
             _ => {}
         }
     }
@@ -79,8 +79,12 @@ impl Traffic {
             (&Method::GET | &Method::HEAD, false) => &self.reads,
             _ => &self.writes,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        count(counter);
     }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A service with an observer before it.
@@ -110,7 +114,7 @@ where
         let shape = traffic.without_managed_fields.then(|| Shape::of(&request));
         let answer = self.service.call(request);
         Box::pin(async move {
-            let response = answer.await.inspect_err(|_| drop(traffic.unanswered.fetch_add(1, Ordering::Relaxed)))?;
+            let response = answer.await.inspect_err(|_| count(&traffic.unanswered))?;
             traffic.note(&response);
             Ok(match shape {
                 Some(shape) => managed_fields::without(response, shape),

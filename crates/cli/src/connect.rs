@@ -15,7 +15,10 @@ use kube::{
 };
 use secrecy::SecretString;
 
-use crate::warnings;
+use crate::{
+    asked::{self, Asked},
+    warnings,
+};
 
 /// The control plane. The flags of Karmada are understood too, before and after the name of a verb of a verb (`sim
 /// down`).
@@ -121,9 +124,28 @@ impl Plane {
         if self.warnings_as_errors {
             warnings::take_as_errors();
         }
-        let mut config = config(self.kubeconfig()?, self.context.as_deref(), "control plane").await?;
+        let kubeconfig = self.kubeconfig()?;
+        let context = self.context.clone().or_else(|| kubeconfig.current_context.clone()).unwrap_or_default();
+        let mut config = config(kubeconfig, self.context.as_deref(), "control plane").await?;
         config.read_timeout = self.request_timeout.filter(|timeout| !timeout.is_zero());
-        client(config)
+        let traffic = warnings::printing();
+        asked::remember(Asked {
+            server: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
+            kubeconfig: self.source(),
+            context,
+            traffic: traffic.clone(),
+        });
+        Ok(client_from_kubeconfig(config, traffic)?)
+    }
+
+    /// The kubeconfig in words.
+    fn source(&self) -> String {
+        let variable = || env::var_os("KUBECONFIG").filter(|files| !files.is_empty());
+        match (&self.kubeconfig, variable()) {
+            (Some(file), _) => format!("kubeconfig {}", file.display()),
+            (None, Some(files)) => format!("kubeconfig {}", files.display()),
+            (None, None) => "the default kubeconfig".to_owned(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
     reason = "only `print` writes to the terminal: it escapes foreign text"
 )]
 
+pub mod asked;
 mod autoscaler;
 pub mod completion;
 pub mod connect;

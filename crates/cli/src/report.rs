@@ -77,7 +77,7 @@ pub fn render(error: &anyhow::Error) -> String {
 }
 
 /// An error of a client, also where it is the source of another one, which keeps it in a box.
-fn from_server<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::Error> {
+pub(crate) fn from_server<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::Error> {
     cause.downcast_ref::<kube::Error>().or_else(|| cause.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed))
 }
 

@@ -25,7 +25,7 @@ use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use ironclad_cli::{
-    completion,
+    asked, completion,
     cordon::{self, Cordon},
     crds, doctor, drain, evictions, get, interpret, join, logs, options, plan, print, report, sim, switches, taint,
     top, tree, unjoin, version, warnings, why,
@@ -133,6 +133,7 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.downcast_ref::<report::Exit>().map_or(report::FAILED, |exit| exit.0))
         }
         Err(error) => {
+            let error = asked::explained(error);
             print::note(&report::render(&error));
             ExitCode::from(report::exit_code(&error))
         }

@@ -61,6 +61,75 @@ pub enum ClientError {
     },
 }
 
+/// Reason why a request over the network got no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// Nothing listens at the address.
+    Refused,
+    /// The server's name has no address.
+    NoAddress,
+    /// The server's certificate, or this machine's clock, is not in time.
+    Expired,
+    /// The server's certificate is not signed by the CA that is trusted, or is for another name.
+    Untrusted,
+    /// The server did not accept the client's certificate.
+    ClientCertificate,
+    /// The server did not answer in time.
+    Timeout,
+    /// Any other reason.
+    Other,
+}
+
+impl Unanswered {
+    /// The reason, if the error is about a request without an answer.
+    #[must_use]
+    pub fn of(error: &kube::Error) -> Option<Self> {
+        if !matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_)) {
+            return None;
+        }
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+        while let Some(error) = cause {
+            let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+            let tls = error.downcast_ref().or_else(|| inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
+            if let Some(tls) = tls {
+                return Some(Self::of_tls(tls));
+            }
+            if error.is::<tower::timeout::error::Elapsed>() {
+                return Some(Self::Timeout);
+            }
+            match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+                Some(std::io::ErrorKind::ConnectionRefused) => return Some(Self::Refused),
+                Some(std::io::ErrorKind::TimedOut) => return Some(Self::Timeout),
+                _ if error.to_string().starts_with("failed to lookup address") => return Some(Self::NoAddress),
+                _ => cause = error.source(),
+            }
+        }
+        Some(Self::Other)
+    }
+
+    fn of_tls(error: &rustls::Error) -> Self {
+        use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
+        match error {
+            Error::InvalidCertificate(
+                Certificate::Expired
+                | Certificate::ExpiredContext { .. }
+                | Certificate::NotValidYet
+                | Certificate::NotValidYetContext { .. },
+            ) => Self::Expired,
+            Error::InvalidCertificate(_) => Self::Untrusted,
+            Error::AlertReceived(
+                Alert::CertificateExpired
+                | Alert::BadCertificate
+                | Alert::UnknownCA
+                | Alert::CertificateUnknown
+                | Alert::CertificateRequired
+                | Alert::DecryptError,
+            ) => Self::ClientCertificate,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The client configuration of a context (the current one if none is named) of a kubeconfig file.
 ///
 /// # Errors

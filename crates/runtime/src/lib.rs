@@ -35,7 +35,7 @@ pub use api::{Api, Deleted};
 pub use cache::{Change, Key};
 pub use caches::{CacheSpec, Caches, Scope};
 pub use client::{
-    AggregatedAccess, ClientError, TokenAccess, aggregated_client, client_by_token, client_config,
+    AggregatedAccess, ClientError, TokenAccess, Unanswered, aggregated_client, client_by_token, client_config,
     client_from_kubeconfig, in_process_client, kubeconfig_client_config, webhook_client,
 };
 pub use discovery::{aggregated_groups, discover};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use tower::Service;
@@ -31,6 +31,12 @@ pub struct Traffic {
     pub watches: AtomicU64,
     /// POST, PUT, PATCH and DELETE requests.
     pub writes: AtomicU64,
+    /// Requests without an answer.
+    pub unanswered: AtomicU64,
+    /// Requests whose credentials were not accepted (401).
+    pub unauthenticated: AtomicU64,
+    /// Requests for paths that the server does not know: 404 without a Status.
+    pub unknown_paths: AtomicU64,
     warn: Option<Warn>,
     without_managed_fields: bool,
 }
@@ -54,9 +60,16 @@ impl Traffic {
         Observed { service, traffic: self }
     }
 
-    fn pass_warnings(&self, headers: &HeaderMap) {
+    fn note<B>(&self, response: &Response<B>) {
+        let headers = response.headers();
         if let Some(warn) = self.warn {
             warnings::texts(headers).iter().for_each(|text| warn(text));
+        }
+        let is_json = headers.get(CONTENT_TYPE).is_some_and(|media| media.as_bytes().starts_with(b"application/json"));
+        match response.status() {
+            StatusCode::UNAUTHORIZED => count(&self.unauthenticated),
+            StatusCode::NOT_FOUND if !is_json => count(&self.unknown_paths),
+            _ => {}
         }
     }
 
@@ -66,8 +79,12 @@ impl Traffic {
             (&Method::GET | &Method::HEAD, false) => &self.reads,
             _ => &self.writes,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        count(counter);
     }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A service with an observer before it.
@@ -97,8 +114,8 @@ where
         let shape = traffic.without_managed_fields.then(|| Shape::of(&request));
         let answer = self.service.call(request);
         Box::pin(async move {
-            let response = answer.await?;
-            traffic.pass_warnings(response.headers());
+            let response = answer.await.inspect_err(|_| count(&traffic.unanswered))?;
+            traffic.note(&response);
             Ok(match shape {
                 Some(shape) => managed_fields::without(response, shape),
                 None => response.map(BodyExt::boxed_unsync),

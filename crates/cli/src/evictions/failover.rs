@@ -66,12 +66,17 @@ pub enum Verb {
     },
 }
 
+/// API of clusters, which every control plane serves and no member does.
+const CLUSTERS: &str = "cluster.karmada.io/v1alpha1";
+
 /// Runs the command.
 ///
 /// # Errors
-/// If the control plane does not answer or refuses.
+/// If the server is no control plane, does not answer or refuses.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
+    // The ConfigMap of the pause could be written on any server.
+    client.list_api_group_resources(CLUSTERS).await?;
     match &command.verb {
         Verb::Pause { dry_run } => change(&client, EvictionSwitch::Paused, *dry_run).await,
         Verb::Resume { dry_run } => change(&client, EvictionSwitch::Running, *dry_run).await,

@@ -1,5 +1,7 @@
 //! Columns of `-o wide` for our kinds, computed here because a server can't print them.
 
+use std::collections::BTreeMap;
+
 use ironclad_api::labels;
 use serde_json::Value;
 
@@ -44,11 +46,9 @@ fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value
 
 /// Clusters with their replicas, `member1:2,member2:1`; clusters that are being evicted are marked.
 fn placement(binding: &Value) -> String {
-    let mut all: Vec<String> = items(binding, "/spec/clusters")
-        .map(|target| match target["replicas"].as_i64().unwrap_or(0) {
-            0 => text(target, "/name"),
-            replicas => format!("{}:{replicas}", text(target, "/name")),
-        })
+    let mut all: Vec<String> = targets(binding)
+        .into_iter()
+        .map(|(name, replicas)| if replicas == 0 { name } else { format!("{name}:{replicas}") })
         .collect();
     all.extend(
         items(binding, "/spec/gracefulEvictionTasks").map(|task| format!("{}(leaving)", text(task, "/fromCluster"))),
@@ -56,11 +56,22 @@ fn placement(binding: &Value) -> String {
     if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
 }
 
-/// Number of healthy clusters, `2/3 healthy`.
+/// Clusters in which a binding is to run, with replicas as the result has them: its own, and those of the workloads that
+/// need it.
+fn targets(binding: &Value) -> BTreeMap<String, i64> {
+    let needed = items(binding, "/spec/requiredBy").flat_map(|by| items(by, "/clusters"));
+    let needed = needed.map(|target| (text(target, "/name"), 0));
+    let own = items(binding, "/spec/clusters")
+        .map(|target| (text(target, "/name"), target["replicas"].as_i64().unwrap_or(0)));
+    needed.chain(own).collect()
+}
+
+/// Number of clusters in which it is healthy, of those in which it is to run: `2/3 healthy`.
 fn health(binding: &Value) -> String {
-    let targets = items(binding, "/spec/clusters").count();
-    let healthy = items(binding, "/status/aggregatedStatus").filter(|item| item["health"] == "Healthy").count();
-    format!("{healthy}/{targets} healthy")
+    let targets = targets(binding);
+    let healthy = items(binding, "/status/aggregatedStatus").filter(|item| item["health"] == "Healthy");
+    let healthy = healthy.filter(|item| targets.contains_key(&text(item, "/clusterName"))).count();
+    format!("{healthy}/{} healthy", targets.len())
 }
 
 /// Reason of the first condition that is not True, otherwise of condition Scheduled.
@@ -98,6 +109,14 @@ mod tests {
                 "aggregatedStatus": [{"clusterName": "m1", "health": "Healthy"}, {"clusterName": "m2", "health": "Unhealthy"}]}});
         let cells: Vec<String> = of("ResourceBinding").iter().map(|column| (column.read)(&binding)).collect();
         assert_eq!(cells, ["m1:2,m2,m3(leaving)", "1/2 healthy", "FullyAppliedFailed"]);
+        let leaving = json!({
+            "spec": {"clusters": [{"name": "m2", "replicas": 2}], "gracefulEvictionTasks": [{"fromCluster": "m1"}]},
+            "status": {"aggregatedStatus": [{"clusterName": "m1", "health": "Healthy"}, {"clusterName": "m2", "health": "Unhealthy"}]}});
+        assert_eq!(health(&leaving), "0/1 healthy", "the old copy is none of those that are to run");
+        let needed = json!({
+            "spec": {"requiredBy": [{"clusters": [{"name": "m1", "replicas": 2}]}, {"clusters": [{"name": "m1"}, {"name": "m2"}]}]},
+            "status": {"aggregatedStatus": [{"clusterName": "m1", "health": "Healthy"}]}});
+        assert_eq!((placement(&needed), health(&needed)), ("m1,m2".to_owned(), "1/2 healthy".to_owned()));
         let new: Vec<String> = of("ResourceBinding").iter().map(|column| (column.read)(&json!({}))).collect();
         assert_eq!(new, ["<none>", "0/0 healthy", "<none>"]);
     }

@@ -118,6 +118,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     if args.demo && args.fleet.clusters.is_some_and(|clusters| clusters < 3) {
         bail!("{DEMO_NEEDS}");
     }
+    // Whatever can be wrong in flags is found before the data directory is made.
+    let fleet = args.fleet.described()?;
     let mut stop = Stop::install()?;
     for warning in args.election.warnings() {
         tracing::warn!("{warning}");
@@ -176,13 +178,18 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     definitions.push(simulated_cluster_crd());
     install_crds(&admin, definitions).await?;
     ironclad_cli::crds::install_roles(&admin, roles, false).await?;
-    let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
+    // A first start ends with the namespace: one that is cut off before makes its members at the next.
+    let namespace: Api<Namespace> = Api::all(admin.clone());
+    let is_first = namespace.get_opt(namespaces::CLUSTER).await?.is_none();
+    args.fleet.ensure(&admin, fleet, if is_first { Start::First } else { Start::Again }).await?;
+    if is_first {
+        create_namespace(&namespace, namespaces::CLUSTER).await?;
+    }
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
     FrontProxy::start(admin.clone(), forwarder, credentials.ca().to_owned(), &seam.child("front-proxy"))
         .await
         .context("preparing the forwarding of aggregated APIs")?;
 
-    args.fleet.ensure(&admin, start).await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
     let file = KubeconfigFile::new(kubeconfig.clone(), credentials.admin_context("ironclad", &endpoint));
     let of_backup = data_dir.clone();
@@ -382,18 +389,13 @@ fn converter() -> WebhookClientConfig {
     WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }
 }
 
-/// Makes the namespace if it is missing, which it is on the first start.
-async fn ensure_namespace(admin: &Client, name: &str) -> anyhow::Result<Start> {
-    let api: Api<Namespace> = Api::all(admin.clone());
-    if api.get_opt(name).await?.is_some() {
-        return Ok(Start::Again);
-    }
+async fn create_namespace(api: &Api<Namespace>, name: &str) -> anyhow::Result<()> {
     let namespace = Namespace {
         metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..kube::api::ObjectMeta::default() },
         ..Namespace::default()
     };
     api.create(&PostParams::default(), &namespace).await.with_context(|| format!("creating namespace {name}"))?;
-    Ok(Start::First)
+    Ok(())
 }
 
 fn print_members(simulated: &SimulatedMembers) {
@@ -401,7 +403,9 @@ fn print_members(simulated: &SimulatedMembers) {
     let members = simulated.list();
     let names: Vec<&str> = members.iter().take(NAMED).map(|m| m.name.as_str()).collect();
     match members.len().saturating_sub(NAMED) {
-        _ if members.is_empty() => {}
+        _ if members.is_empty() => {
+            announce("no simulated members: ironclad sim add member1 makes one, ironclad join takes a cluster")
+        }
         0 => announce(&format!("simulated members: {}", names.join(", "))),
         more => announce(&format!("simulated members: {} and {more} more", names.join(", "))),
     }

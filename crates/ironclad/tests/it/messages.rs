@@ -37,3 +37,24 @@ async fn definitions_and_versions_are_machine_readable() {
     assert!(serde_json::from_str::<serde_json::Value>(&version).unwrap()["version"].is_string());
     assert!(ironclad(["completion", "bash"]).await.unwrap().done().unwrap().contains("_ironclad"));
 }
+
+#[tokio::test]
+async fn a_mistake_in_the_flags_of_up_leaves_no_data_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = folder.path().join("fleet.yaml");
+    std::fs::write(&fleet, "kind: Cluster\nmetadata: {name: a}\n").unwrap();
+    let (data, fleet) = (folder.path().join("data"), fleet.display().to_string());
+    for (flags, want) in [
+        (["--cpu", "8x"], "\"8x\" is not a quantity above 0"),
+        (["--memory", "0"], "\"0\" is not a quantity above 0"),
+        (["--fleet", &fleet], "it contains a \"Cluster\""),
+        (["--fleet", "/nonexistent/fleet.yaml"], "reading /nonexistent/fleet.yaml"),
+    ] {
+        let args =
+            ["up", "--listen", "127.0.0.1:0", "--metrics-bind-address", "0", "--data-dir", &data.display().to_string()];
+        let run = ironclad([&args[..], &flags].concat()).await.unwrap();
+        assert_ne!(run.code, Some(0), "{flags:?}");
+        assert!(run.stderr.contains(want), "{flags:?}: {}", run.stderr);
+        assert!(!data.exists(), "{flags:?}: the next start is a first one");
+    }
+}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use ironclad_api::{Quantity, sim::SimulatedCluster};
+use ironclad_api::{Quantity, quantity::Amount, sim::SimulatedCluster};
 use ironclad_runtime::Api;
 use kube::{
     Client, ResourceExt,
@@ -30,10 +30,10 @@ pub(crate) struct FleetArgs {
     #[arg(long, default_value_t = 3, value_name = "M", value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
     pub nodes: u32,
     /// Cpu of each of their nodes
-    #[arg(long, default_value = "8", value_name = "QUANTITY")]
+    #[arg(long, default_value = "8", value_name = "QUANTITY", value_parser = quantity)]
     pub cpu: String,
     /// Memory of each of their nodes
-    #[arg(long, default_value = "32Gi", value_name = "QUANTITY")]
+    #[arg(long, default_value = "32Gi", value_name = "QUANTITY", value_parser = quantity)]
     pub memory: String,
     /// Pods per node
     #[arg(long, default_value_t = 110, value_name = "COUNT")]
@@ -41,6 +41,13 @@ pub(crate) struct FleetArgs {
     /// Startup time of pods, such as 250ms or 5s [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub startup_delay: Option<String>,
+}
+
+fn quantity(text: &str) -> Result<String, String> {
+    match Amount::parse(text) {
+        Ok(amount) if amount > Amount::ZERO => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is not a quantity above 0 (write it like 8, 500m or 32Gi)")),
+    }
 }
 
 fn duration(text: &str) -> Result<String, String> {
@@ -58,15 +65,24 @@ pub(crate) enum Start {
 }
 
 impl FleetArgs {
-    /// Creates the requested SimulatedClusters that do not exist.
+    /// The SimulatedClusters of `--fleet`; `None` without the flag.
     ///
     /// # Errors
-    /// The file is invalid, or the control plane rejects one of them.
-    pub(crate) async fn ensure(&self, admin: &Client, start: Start) -> anyhow::Result<()> {
+    /// The file is invalid.
+    pub(crate) fn described(&self) -> anyhow::Result<Option<Vec<Value>>> {
+        let Some(file) = &self.fleet else { return Ok(None) };
+        let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+        Ok(Some(described(&text).with_context(|| format!("{} can't be used", file.display()))?))
+    }
+
+    /// Creates the requested SimulatedClusters that do not exist, and updates those of a file.
+    ///
+    /// # Errors
+    /// The control plane rejects one of them.
+    pub(crate) async fn ensure(&self, admin: &Client, fleet: Option<Vec<Value>>, start: Start) -> anyhow::Result<()> {
         let api: Api<SimulatedCluster> = Api::all(admin.clone());
-        if let Some(file) = &self.fleet {
-            let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-            for object in described(&text).with_context(|| format!("{} can't be used", file.display()))? {
+        if let Some(fleet) = fleet {
+            for object in fleet {
                 merge(&api, object).await?;
             }
             return Ok(());

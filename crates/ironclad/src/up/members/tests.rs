@@ -51,7 +51,7 @@ impl World {
             pods: 10,
             startup_delay: None,
         };
-        args.ensure(&admin, Start::First).await.unwrap();
+        args.ensure(&admin, None, Start::First).await.unwrap();
         let members = start(&admin, &engine, &seam, &dir).await.unwrap();
         Self { admin, engine, seam, members, dir }
     }

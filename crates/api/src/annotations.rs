@@ -37,6 +37,8 @@ pub const TEMPLATE_UID: &str = "resourcetemplate.karmada.io/uid";
 pub const TEMPLATE_GENERATION: &str = "resourcetemplate.karmada.io/generation";
 /// Label keys that the control plane owns, sorted and comma-joined.
 pub const MANAGED_LABELS: &str = "resourcetemplate.karmada.io/managed-labels";
+/// Fields outside of metadata that the control plane set when it applied an object last, as JSON (ours).
+pub const APPLIED_FIELDS: &str = "work.ironclad.io/applied-fields";
 /// Annotation keys that the control plane owns, sorted and comma-joined, this and [`MANAGED_LABELS`] included.
 pub const MANAGED_ANNOTATIONS: &str = "resourcetemplate.karmada.io/managed-annotations";
 /// Source cluster of a dispatched EndpointSlice and of its Work.

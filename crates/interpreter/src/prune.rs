@@ -47,6 +47,14 @@ pub fn prune(object: &mut Value) {
                 spec.remove("clusterIPs");
             }
         }
+        // The control plane's controller fills them, and each member's own does so there.
+        ("rbac.authorization.k8s.io", "ClusterRole")
+            if object.get("aggregationRule").is_some_and(|rule| !rule.is_null()) =>
+        {
+            if let Some(root) = object.as_object_mut() {
+                root.remove("rules");
+            }
+        }
         ("", "PersistentVolumeClaim") => remove_annotation(object, "volume.kubernetes.io/selected-node"),
         _ => {}
     }
@@ -152,6 +160,16 @@ mod tests {
                 "a claim's node",
                 json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}}),
                 json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"annotations": {}}}),
+            ),
+            (
+                "the rules of an aggregated role",
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "aggregationRule": {"clusterRoleSelectors": []}, "rules": [{"verbs": ["get"]}]}),
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "aggregationRule": {"clusterRoleSelectors": []}}),
+            ),
+            (
+                "not those of another role",
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [{"verbs": ["get"]}]}),
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [{"verbs": ["get"]}]}),
             ),
             (
                 "a kind of the same name in another group is left alone",

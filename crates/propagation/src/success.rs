@@ -3,10 +3,11 @@
 
 use ironclad_api::{
     annotations,
+    conditions::{self, work::DISPATCHING},
     events::{
         AGGREGATE_STATUS_SUCCEED, APPLY_OVERRIDE_POLICY_SUCCEED, APPLY_POLICY_SUCCEED, GET_DEPENDENCIES_SUCCEED,
         GET_REPLICAS_SUCCEED, INTERPRET_HEALTH_SUCCEED, REFLECT_STATUS_SUCCEED,
-        SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED, SYNC_SUCCEED, SYNC_WORK_SUCCEED,
+        SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED, SYNC_SUCCEED, SYNC_WORK_SUCCEED, WORK_DISPATCHING,
     },
     names,
     work::{ObjectReference, Work},
@@ -124,12 +125,25 @@ pub fn of_execution(work: &Work, cluster: &str, effects: &[execution::Effect]) -
         matches!(effect, Effect::CreateInMember(_) | Effect::ReplaceInMember(_) | Effect::PatchInMember { .. })
     };
     let is_reported = |effect: &Effect| matches!(effect, Effect::Event(event) if event.reason == SYNC_SUCCEED);
-    if work.metadata.deletion_timestamp.is_some() || !effects.iter().any(writes) || effects.iter().any(is_reported) {
+    if work.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
     let about = work_status::reference(work);
-    let message = format!("Sync {} to cluster({cluster}) successful", named(&about));
-    on(std::iter::once(about).chain(execution::template_of(work)), SYNC_SUCCEED, &message)
+    let starts = effects.iter().find_map(|effect| match effect {
+        Effect::WorkStatus(part) => conditions::get(&part.conditions, DISPATCHING),
+        _ => None,
+    });
+    let starts = starts.filter(|condition| {
+        let before = work.status.as_ref().and_then(|status| conditions::get(&status.conditions, DISPATCHING));
+        condition.status == conditions::TRUE && before.is_none()
+    });
+    let starts = starts.map(|condition| Event::normal(about.clone(), WORK_DISPATCHING, condition.message.clone()));
+    let mut events: Vec<Event> = starts.into_iter().collect();
+    if effects.iter().any(writes) && !effects.iter().any(is_reported) {
+        let message = format!("Sync {} to cluster({cluster}) successful", named(&about));
+        events.extend(on(std::iter::once(about).chain(execution::template_of(work)), SYNC_SUCCEED, &message));
+    }
+    events
 }
 
 /// Events of the controller that reflects status and health of an object into its Work.

@@ -15,6 +15,7 @@ mod merge;
 pub mod path;
 mod scale;
 mod set;
+mod three_way;
 mod typed;
 
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -35,6 +36,7 @@ use crate::{
 pub use self::{
     scale::{scale_from_parent, scale_to_parent},
     set::Set,
+    three_way::{Record, ThreeWay},
 };
 
 /// More update entries than this are merged, oldest first.

@@ -100,6 +100,33 @@ impl Set {
         Self { members: self.members.difference(&other.members).cloned().collect(), children: children.collect() }
     }
 
+    /// Levels of the longest path.
+    pub(super) fn depth(&self) -> usize {
+        let below = self.children.values().map(Self::depth).max().unwrap_or(0);
+        if self.members.is_empty() && below == 0 { 0 } else { below + 1 }
+    }
+
+    /// The paths, longer ones shortened to this many levels, at least one.
+    pub(super) fn cut(&self, depth: usize) -> Self {
+        let mut members = self.members.clone();
+        if depth <= 1 {
+            members.extend(self.children.keys().cloned());
+            return Self { members, children: BTreeMap::new() };
+        }
+        let children = self.children.iter().map(|(element, child)| (element.clone(), child.cut(depth - 1)));
+        Self { members, children: children.collect() }
+    }
+
+    /// The paths that have at most this many levels.
+    pub(super) fn within(&self, depth: usize) -> Self {
+        if depth == 0 {
+            return Self::default();
+        }
+        let children = self.children.iter().map(|(element, child)| (element.clone(), child.within(depth - 1)));
+        let children = children.filter(|(_, child)| !child.is_empty());
+        Self { members: self.members.clone(), children: children.collect() }
+    }
+
     /// Returns all members, parents before children.
     pub fn paths(&self) -> Vec<Vec<Element>> {
         let mut out = Vec::new();

@@ -168,6 +168,44 @@ impl<'t> Ref<'t> {
         Self { table, what: What::Schema(schema, false), free: false }
     }
 
+    /// A value of unknown type: objects merge, lists are leaves.
+    pub(super) fn deduced(table: &'t Table) -> Self {
+        Self { table, what: What::Deduced, free: false }
+    }
+
+    /// The type of a member or an item.
+    pub(super) fn below(&self, element: &Element) -> Self {
+        let atom = self.atom();
+        let below = match element {
+            Element::Field(name) => atom.map.and_then(|map| map.member(name)),
+            Element::Key(_) => atom.list.map(|list| list.item),
+            Element::Member(_) | Element::Index(_) => None,
+        };
+        below.unwrap_or(Self { what: What::Deduced, ..*self })
+    }
+
+    /// The member or item of a value.
+    pub(super) fn find<'v>(&self, value: Option<&'v Value>, element: &Element) -> Option<&'v Value> {
+        match (value?, element) {
+            (Value::Object(members), Element::Field(name)) => members.get(name),
+            (Value::Array(items), element) => {
+                let list = self.atom().list?;
+                items.iter().find(|item| list.element(item).as_ref() == Ok(element))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns `true` for an object that has fields rather than keys, as far as is known.
+    pub(super) fn is_struct(&self) -> bool {
+        let Atom { list, map, .. } = self.atom();
+        match (list, map, self.what) {
+            (None, Some(map), _) => map.fields.is_some(),
+            (Some(_), Some(_), what) => matches!(what, What::Deduced),
+            _ => false,
+        }
+    }
+
     fn atom(&self) -> Atom<'t> {
         let scalar = |primitive| Atom { scalar: Some(primitive), list: None, map: None };
         match self.what {
@@ -369,18 +407,12 @@ impl<'t> Ref<'t> {
         let atom = self.atom();
         let mut out = Set { members: set.members.clone(), children: BTreeMap::new() };
         for (element, child) in &set.children {
-            let below = match element {
-                Element::Field(name) => {
-                    if atom.map.is_some_and(|map| map.is_field(name)) {
-                        out.members.insert(element.clone());
-                    }
-                    atom.map.and_then(|map| map.member(name))
-                }
-                Element::Key(_) => atom.list.map(|list| list.item),
-                Element::Member(_) | Element::Index(_) => None,
-            };
-            let below = below.unwrap_or(Ref { what: What::Deduced, ..*self });
-            out.children.insert(element.clone(), below.with_fields_above(child));
+            if let Element::Field(name) = element
+                && atom.map.is_some_and(|map| map.is_field(name))
+            {
+                out.members.insert(element.clone());
+            }
+            out.children.insert(element.clone(), self.below(element).with_fields_above(child));
         }
         out
     }

@@ -185,14 +185,15 @@ impl<'a> Attached<'a> {
         self.new.spec.conflict_resolution = Some(resolution);
         self.new.spec.preserve_resources_on_deletion = Some(preserve.contains(&true));
         self.new.spec.suspension = suspension(&self.new.spec.required_by, &there);
+        // Clients of Karmada look for these words.
         let mut fields = Vec::new();
         if overwrite.len() > 1 {
-            fields.push("conflictResolution (Overwrite is used)");
+            fields.push("ConflictResolution conflicted (Overwrite vs Abort), Overwrite is used");
         }
         if preserve.len() > 1 {
-            fields.push("preserveResourcesOnDeletion (true is used)");
+            fields.push("PreserveResourcesOnDeletion conflicted (true vs false), true is used");
         }
-        (!fields.is_empty()).then(|| format!("the bindings that need this disagree on {}", fields.join(" and ")))
+        (!fields.is_empty()).then(|| format!("the bindings that need this disagree: {}", fields.join("; ")))
     }
 }
 

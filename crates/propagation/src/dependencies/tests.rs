@@ -122,7 +122,9 @@ fn two_referrers_share_an_attached_binding() {
     let second = world.reconcile("b");
     assert_eq!(
         events(&second),
-        ["DependencyPolicyConflict the bindings that need this disagree on conflictResolution (Overwrite is used)"]
+        [
+            "DependencyPolicyConflict the bindings that need this disagree: ConflictResolution conflicted (Overwrite vs Abort), Overwrite is used"
+        ]
     );
     assert_eq!(world.clusters(0), ["m1", "m2", "m3"]);
     assert_eq!(json!(world.attached[0].spec.conflict_resolution), json!("Overwrite"));
@@ -152,7 +154,9 @@ fn preservation_conflicts_are_reported() {
     let _first = world.reconcile("a");
     assert_eq!(
         events(&world.reconcile("b")),
-        ["DependencyPolicyConflict the bindings that need this disagree on preserveResourcesOnDeletion (true is used)"]
+        [
+            "DependencyPolicyConflict the bindings that need this disagree: PreserveResourcesOnDeletion conflicted (true vs false), true is used"
+        ]
     );
     assert_eq!(world.attached[0].spec.preserve_resources_on_deletion, Some(true));
 }

@@ -10,7 +10,7 @@ use super::{
     comparison::Comparison,
     object::{finished, object_key},
     owner::{self, Owner},
-    report, retention,
+    ownership, report, retention,
     snapshot::{Context, Effect, Observed, Served},
 };
 use crate::template::{self, Identity};
@@ -161,7 +161,8 @@ fn is_for_an_update(
 
 fn update(plan: &mut Plan<Effect>, cx: &Context<'_>, object: ObjectKey, manifest: &Value, observed: &Value) {
     let retained = retention::retain_metadata(manifest, observed);
-    let mut desired = match cx.seen.interpreter.retain(&retained, observed) {
+    let merged = ownership::merge(&retained, observed);
+    let mut desired = match cx.seen.interpreter.retain(&merged.object, observed) {
         Ok(desired) => desired,
         Err(error) => {
             let message = error.to_string();
@@ -174,10 +175,10 @@ fn update(plan: &mut Plan<Effect>, cx: &Context<'_>, object: ObjectKey, manifest
     if !report::was_sent(cx) {
         cx.seen.interpreter.leave_zero_replicas(manifest, &mut desired);
     }
-    // A field that was removed from the manifest still exists in the member, and a comparison with the manifest's
-    // fields cannot find it. So a Work that changed since it was last applied is sent, unless the member's object has
-    // no other fields.
+    // Of lists that are replaced, an element may have lost a field, which a comparison with the manifest's fields cannot
+    // find. So a Work that changed since it was last applied is sent, unless the object has no other fields.
     let at = compare::difference(&desired, observed)
+        .or(merged.removed)
         .or_else(|| if report::was_sent(cx) { None } else { compare::surplus(&desired, observed) });
     match at {
         Some(at) => {

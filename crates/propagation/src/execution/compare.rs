@@ -115,7 +115,7 @@ fn lacks(sent: &Value, answer: Option<&Value>, under: Under<'_>, path: &str, pat
     }
 }
 
-fn is_built_in(object: &Value) -> bool {
+pub(super) fn is_built_in(object: &Value) -> bool {
     let group = template::group(template::text(object, "/apiVersion"));
     !group.contains('.') || group.ends_with(".k8s.io")
 }
@@ -125,7 +125,12 @@ fn map<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>> {
 }
 
 fn content(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    object.iter().filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+    object.iter().filter(|(key, _)| is_content(key))
+}
+
+/// Returns true for the top-level fields that a manifest sets.
+pub(super) fn is_content(key: &str) -> bool {
+    !matches!(key, "metadata" | "status" | "apiVersion" | "kind")
 }
 
 fn pointer(key: &str, rest: &str) -> String {

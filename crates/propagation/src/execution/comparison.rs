@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::{
     compare,
     object::{finished, object_key},
+    ownership,
 };
 use crate::template::Identity;
 
@@ -53,10 +54,17 @@ pub fn compare_content(work: &Work, object: &Value, interpreter: &Interpreter) -
     if !is_it {
         return None;
     }
-    let desired = interpreter.retain(&finished(work, &raw.object()), object).ok()?;
+    let manifest = raw.object();
+    let manifest = finished(work, &manifest);
+    let is_as_recorded =
+        ownership::is_recorded(&manifest, object) && compare::content_difference(&manifest, object).is_none();
+    let merged = (!is_as_recorded).then(|| ownership::merge(&manifest, object));
+    let (wanted, removed) =
+        merged.as_ref().map_or((&*manifest, None), |merged| (&merged.object, merged.removed.as_ref()));
+    let desired = interpreter.retain(wanted, object).ok()?;
     Some(Comparison {
         manifest: hash(raw),
-        same: compare::content_difference(&desired, object).is_none(),
+        same: removed.is_none() && compare::content_difference(&desired, object).is_none(),
         no_more: compare::surplus(&desired, object).is_none(),
     })
 }
@@ -106,9 +114,9 @@ mod tests {
         let answer = |same, no_more| Some((same, no_more));
         for (name, object, want) in [
             ("just the manifest", deployment(), answer(true, true)),
-            ("with a default", with(json!({"spec": {"progressDeadlineSeconds": 600}})), answer(true, false)),
+            ("with a default", with(json!({"spec": {"progressDeadlineSeconds": 600}})), answer(true, true)),
             ("with another value", with(json!({"spec": {"replicas": 9}})), answer(false, true)),
-            ("with both", with(json!({"spec": {"replicas": 9, "paused": true}})), answer(false, false)),
+            ("with both", with(json!({"spec": {"replicas": 9, "paused": true}})), answer(false, true)),
             (
                 "metadata and status do not count",
                 with(json!({"metadata": {"labels": {"x": "y"}}, "status": {"a": 1}})),
@@ -120,6 +128,10 @@ mod tests {
             let found = compare_content(&of(&deployment()), &object, &Interpreter::default());
             assert_eq!(found.map(|found| (found.same, found.no_more)), want, "{name}");
         }
+        let listed = |toleration: Value| with(json!({"spec": {"template": {"spec": {"tolerations": [toleration]}}}}));
+        let (template, object) = (listed(json!({"key": "k"})), listed(json!({"key": "k", "operator": "Equal"})));
+        let found = compare_content(&of(&template), &object, &Interpreter::default()).unwrap();
+        assert_eq!((found.same, found.no_more), (true, false), "the field may have been the template's");
         let retained = with(json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}}));
         let (none, nine) = (with(json!({"spec": {"replicas": null}})), with(json!({"spec": {"replicas": 9}})));
         let found = |object| compare_content(&of(&retained), object, &Interpreter::default());

@@ -8,7 +8,7 @@ use super::{
     compare,
     object::{finished, object_key},
     owner::{self, Owner},
-    retention,
+    ownership, retention,
 };
 use crate::template::{self, Identity};
 
@@ -26,6 +26,7 @@ pub fn drifted(work: &Work, object: &Value, interpreter: &Interpreter) -> Option
         return None;
     }
     let retained = retention::retain_metadata(&manifest, object);
-    let desired = interpreter.retain(&retained, object).ok()?;
-    compare::difference(&desired, object)
+    let merged = ownership::merge(&retained, object);
+    let desired = interpreter.retain(&merged.object, object).ok()?;
+    compare::difference(&desired, object).or(merged.removed)
 }

@@ -70,7 +70,8 @@ pub(super) fn finished<'a>(work: &'a Work, manifest: &'a Value) -> Cow<'a, Value
     let (work_namespace, work_name) = (text(&work.metadata.namespace), text(&work.metadata.name));
     let is_finished = template::label(manifest, labels::MANAGED) == labels::TRUE
         && template::annotation(manifest, annotations::WORK_NAMESPACE) == work_namespace
-        && template::annotation(manifest, annotations::WORK_NAME) == work_name;
+        && template::annotation(manifest, annotations::WORK_NAME) == work_name
+        && !template::annotation(manifest, annotations::APPLIED_FIELDS).is_empty();
     if is_finished {
         return Cow::Borrowed(manifest);
     }

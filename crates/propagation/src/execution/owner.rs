@@ -19,7 +19,8 @@ const OUR_LABELS: [&str; 6] = [
     labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
 ];
 /// Annotations that release removes.
-const OUR_ANNOTATIONS: [&str; 14] = [
+const OUR_ANNOTATIONS: [&str; 15] = [
+    annotations::APPLIED_FIELDS,
     annotations::MANAGED_ANNOTATIONS,
     annotations::MANAGED_LABELS,
     annotations::TEMPLATE_UID,

@@ -166,7 +166,7 @@ fn set_conditions(plan: &mut Plan<Effect>, cx: &Context<'_>, mut list: Vec<Condi
     let before = conditions::get(present_conditions(cx), types::DISPATCHING).map(|condition| condition.status.as_str());
     let transition = conditions::get(&list, types::DISPATCHING)
         .filter(|now| before != Some(&*now.status) && (before.is_some() || now.status == conditions::FALSE));
-    let transition = transition.map(|condition| format!("cluster {}: {}", cx.key.cluster, condition.message));
+    let transition = transition.map(|condition| condition.message.clone());
     let now = Timestamp::from_second(cx.now.as_second()).expect("the second of a timestamp is a timestamp");
     for condition in &mut list {
         condition.last_transition_time = Time(now);

@@ -37,6 +37,8 @@ pub fn finish(manifest: &mut Value, marks: &Marks<'_>) {
         }
     }
     ironclad_interpreter::prune(manifest);
+    let fields = crate::execution::applied_fields(manifest);
+    set_annotation(manifest, annotations::APPLIED_FIELDS, &fields);
     let managed = keys(manifest, "annotations", &[annotations::MANAGED_ANNOTATIONS, annotations::MANAGED_LABELS]);
     set_annotation(manifest, annotations::MANAGED_ANNOTATIONS, &managed);
     if !marks.work_id.is_empty() {
@@ -101,7 +103,8 @@ mod tests {
                 "annotations": {
                     "b": "1", "resourcetemplate.karmada.io/uid": "uid-web", "work.karmada.io/name": "w", "work.karmada.io/namespace": "karmada-es-m1",
                     "work.karmada.io/conflict-resolution": "abort",
-                    "resourcetemplate.karmada.io/managed-annotations": "b,resourcetemplate.karmada.io/managed-annotations,resourcetemplate.karmada.io/managed-labels,resourcetemplate.karmada.io/uid,work.karmada.io/conflict-resolution,work.karmada.io/name,work.karmada.io/namespace",
+                    annotations::APPLIED_FIELDS: crate::execution::applied_fields(&deployment()),
+                    "resourcetemplate.karmada.io/managed-annotations": "b,resourcetemplate.karmada.io/managed-annotations,resourcetemplate.karmada.io/managed-labels,resourcetemplate.karmada.io/uid,work.ironclad.io/applied-fields,work.karmada.io/conflict-resolution,work.karmada.io/name,work.karmada.io/namespace",
                     "resourcetemplate.karmada.io/managed-labels": "app,karmada.io/managed,work.karmada.io/permanent-id",
                 },
             })

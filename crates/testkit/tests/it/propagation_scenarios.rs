@@ -32,6 +32,7 @@ scenarios! {
     propagation_12_protection
     propagation_13_answers
     propagation_13_execution
+    propagation_14_ownership
     propagation_14_priority
     propagation_14_retention
     propagation_14_retention_of_scaled_kinds

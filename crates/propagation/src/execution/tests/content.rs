@@ -56,7 +56,7 @@ fn replacement_keeps_fields_of_the_member() {
     assert_eq!((&metadata["resourceVersion"], &metadata["finalizers"]), (&json!("5"), &json!(["theirs"])));
     assert!(metadata.get("ownerReferences").is_none() && metadata.get("managedFields").is_none());
     assert_eq!(put["spec"]["replicas"], 4);
-    assert!(put["spec"].get("progressDeadlineSeconds").is_none(), "the server fills defaults in again");
+    assert_eq!(put["spec"]["progressDeadlineSeconds"], 600, "the member's");
     assert_eq!(put["status"], json!({"readyReplicas": 3}), "a kind without status subresource would lose it");
 }
 

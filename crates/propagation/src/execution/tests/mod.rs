@@ -1,9 +1,10 @@
 mod awaited;
 mod content;
 mod messages;
+mod ownership;
 mod rows;
 
-use ironclad_api::{Condition, Time, cluster::Cluster, conditions, work::WorkStatus};
+use ironclad_api::{Condition, Time, annotations, cluster::Cluster, conditions, work::WorkStatus};
 use ironclad_fleet::{EventType, StatusPart};
 use ironclad_interpreter::Interpreter;
 use proptest::prelude::*;

@@ -8,11 +8,13 @@ const READ: &str = "read Deployment shop/web";
 const READ_BINDING: &str = "read the binding";
 /// Rows of [`work_being_applied`] that a cache without the object's content cannot decide. All others have the same
 /// effects.
-const READ_FIRST: [&str; 11] = [
+const READ_FIRST: [&str; 13] = [
     "resumed: a whole sync",
     "drift",
     "a field that left the manifest goes",
-    "a failure before: sent again as a whole",
+    "an object without a record of what was applied gets one",
+    "they stay when the manifest changes",
+    "a failure before, but all arrived",
     "managed, whoever made it: ours",
     "unmanaged, overwrite: adopted",
     "the managed label was taken off, the id is ours: repaired",
@@ -57,6 +59,7 @@ fn work_being_applied() {
     };
     let drifted = changed(object(&web()), json!({"spec": {"replicas": 9}}));
     let surplus = changed(object(&web()), json!({"spec": {"paused": true}}));
+    let paused = work(changed(deployment(), json!({"spec": {"paused": true}})), "");
     let terminating =
         |object: Value| changed(object, json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}));
     let rows: Vec<(&str, Scene, Vec<&str>)> = vec![
@@ -80,7 +83,7 @@ fn work_being_applied() {
             Scene::of(suspended(&web())).ready("False"),
             vec!["Dispatching=False/SuspendDispatching", DISPATCHING],
         ),
-        ("resumed: a whole sync", Scene::of(resumed.clone()).has(object(&web())), vec!["replace", WELL, DISPATCHING]),
+        ("resumed: a whole sync", Scene::of(resumed.clone()).has(drifted.clone()), vec!["replace", WELL, DISPATCHING]),
         (
             "resumed while not ready: the suspended_before condition is not true any more",
             Scene::of(resumed).ready("False"),
@@ -135,14 +138,25 @@ fn work_being_applied() {
         ("drift", Scene::of(done(&web())).has(drifted.clone()), vec!["replace"]),
         ("the member's own fields are no drift (row 27)", Scene::of(done(&web())).has(surplus.clone()), vec![]),
         (
-            "a field that left the manifest goes",
+            "they stay when the manifest changes",
             Scene::of(with(&done(&web()), json!({"metadata": {"generation": 2}}))).has(surplus),
+            vec![WELL],
+        ),
+        (
+            "a field that left the manifest goes",
+            Scene::of(with(&done(&web()), json!({"metadata": {"generation": 2}}))).has(object(&paused)),
             vec!["replace", WELL],
         ),
         (
-            "a failure before: sent again as a whole",
+            "an object without a record of what was applied gets one",
+            Scene::of(done(&web()))
+                .has(without(object(&web()), json!({"annotations": {annotations::APPLIED_FIELDS: null}}))),
+            vec!["replace"],
+        ),
+        (
+            "a failure before, but all arrived",
             Scene::of(applied(&web(), "False", "AppliedFailed", "m")).has(object(&web())),
-            vec!["replace", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"],
+            vec![WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"],
         ),
         (
             "managed, whoever made it: ours",

@@ -404,7 +404,7 @@ async fn members_decide_where_an_autoscaler_is_propagated_as_it_is() -> anyhow::
 
 #[tokio::test(start_paused = true)]
 async fn an_object_is_measured_in_all_members_wherever_the_workload_runs() -> anyhow::Result<()> {
-    let mut scene = Scene::start(1, [1, 0], 0).await?;
+    let mut scene = Scene::start(1, [1000, 1], 0).await?;
     for (metrics, hits) in scene.measured()?.iter().zip([100, 500]) {
         metrics.set("default", Load::object("services/gate/hits", hits));
     }

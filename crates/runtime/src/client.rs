@@ -89,10 +89,13 @@ impl Unanswered {
         }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
         while let Some(error) = cause {
-            let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-            let tls = error.downcast_ref().or_else(|| inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
-            if let Some(tls) = tls {
+            if let Some(tls) = error.downcast_ref() {
                 return Some(Self::of_tls(tls));
+            }
+            // An error of IO hides the one in it: its source is that one's source.
+            if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+                cause = Some(inner);
+                continue;
             }
             if error.is::<tower::timeout::error::Elapsed>() {
                 return Some(Self::Timeout);

@@ -66,7 +66,7 @@ impl World {
         let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
         install_crds(&admin, crds()).await?;
         for name in [namespaces::CLUSTER, namespaces::SYSTEM] {
-            ensure_namespace(&admin, name).await?;
+            create_namespace(&Api::all(admin.clone()), name).await?;
         }
         let options = MemberOptions { name: "m1".to_owned(), ..MemberOptions::default() };
         let store = engine.store_with("member/m1", StoreOptions::member());

@@ -4,6 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
+use ironclad_seam::Tasks;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -53,14 +54,15 @@ fn answer(code: u16, media: &str, body: &str) -> String {
 }
 
 /// A server that gives every request the same answer, or none. Returns its address.
-async fn serve(answer: Option<String>, tls: Option<TlsAcceptor>) -> anyhow::Result<String> {
+async fn serve(tasks: &Tasks, answer: Option<String>, tls: Option<TlsAcceptor>) -> anyhow::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    tokio::spawn(async move {
+    let connections = tasks.clone();
+    tasks.spawn("accept", async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let (answer, tls) = (answer.clone(), tls.clone());
-            tokio::spawn(async move {
+            connections.spawn("answer", async move {
                 if let Some(tls) = tls {
                     return drop(tls.accept(stream).await);
                 }
@@ -102,7 +104,7 @@ fn kubeconfig(path: &Path, server: &str, ca: Option<&str>) -> anyhow::Result<()>
 
 #[tokio::test]
 async fn every_verb_says_which_control_plane_it_asked_and_what_to_do() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
+    let (folder, tasks) = (tempfile::tempdir()?, Tasks::new("test"));
     let (ours, expired) = (certificate(false)?, certificate(true)?);
     let pem = |name: &str, text: &str| -> anyhow::Result<String> {
         let path = folder.path().join(name);
@@ -116,16 +118,16 @@ async fn every_verb_says_which_control_plane_it_asked_and_what_to_do() -> anyhow
     let causes = [
         ("down", closed, None, "did not answer"),
         ("no-name", "http://no-such-host.invalid:6443".to_owned(), None, "did not answer"),
-        ("401", serve(Some(status(401, "Unauthorized")), None).await?, None, "did not accept the credentials"),
+        ("401", serve(&tasks, Some(status(401, "Unauthorized")), None).await?, None, "did not accept the credentials"),
         (
             "404",
-            serve(Some(answer(404, "text/plain", "404 page not found\n")), None).await?,
+            serve(&tasks, Some(answer(404, "text/plain", "404 page not found\n")), None).await?,
             None,
             "is no control plane",
         ),
-        ("hangs", serve(None, None).await?, None, "did not answer in time"),
-        ("untrusted", serve(None, Some(ours.1)).await?, Some(pem("other.pem", &expired.0)?), "does not trust"),
-        ("expired", serve(None, Some(expired.1)).await?, Some(pem("expired.pem", &expired.0)?), "not in time"),
+        ("hangs", serve(&tasks, None, None).await?, None, "did not answer in time"),
+        ("untrusted", serve(&tasks, None, Some(ours.1)).await?, Some(pem("other.pem", &expired.0)?), "does not trust"),
+        ("expired", serve(&tasks, None, Some(expired.1)).await?, Some(pem("expired.pem", &expired.0)?), "not in time"),
     ];
     let mut wrong = Vec::new();
     for (cause, server, ca, want) in causes {
@@ -133,7 +135,7 @@ async fn every_verb_says_which_control_plane_it_asked_and_what_to_do() -> anyhow
         kubeconfig(&path, &server, ca.as_deref())?;
         let file = path.display().to_string();
         for verb in VERBS {
-            let args = [&verb[..], &["--kubeconfig", &file, "--request-timeout", "500ms"]].concat();
+            let args = [verb, &["--kubeconfig", &file, "--request-timeout", "500ms"]].concat();
             let run = ironclad(args).await.with_context(|| format!("{cause}: {verb:?}"))?;
             let names = [server.as_str(), file.as_str(), "context of-the-test", want, "\n  try: "];
             if run.code == Some(0) || names.iter().any(|name| !run.stderr.contains(name)) {
@@ -147,9 +149,9 @@ async fn every_verb_says_which_control_plane_it_asked_and_what_to_do() -> anyhow
 
 #[tokio::test]
 async fn who_may_not_is_told_so_in_the_servers_words() -> anyhow::Result<()> {
-    let folder = tempfile::tempdir()?;
+    let (folder, tasks) = (tempfile::tempdir()?, Tasks::new("test"));
     let path = folder.path().join("403.yaml");
-    kubeconfig(&path, &serve(Some(status(403, "Forbidden")), None).await?, None)?;
+    kubeconfig(&path, &serve(&tasks, Some(status(403, "Forbidden")), None).await?, None)?;
     let file = path.display().to_string();
     for verb in [&["get", "clusters"][..], &["cordon", "member1"], &["failover", "pause"], &["tree", "deploy/web"]] {
         let run = ironclad([verb, &["--kubeconfig", &file]].concat()).await?;

@@ -77,7 +77,8 @@ mod tests {
             "labels": {"karmada.io/managed": "true", "work.karmada.io/permanent-id": "id"}, "annotations": marked}})
         };
         let marks = json!({"work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "w",
-            "work.karmada.io/conflict-resolution": "abort"});
+            "work.karmada.io/conflict-resolution": "abort",
+            "work.ironclad.io/applied-fields": r#"{"fields":{"f:data":{"f:a":{}}}}"#});
         let mut member = object(marks.clone());
         let mut work = json!({
             "metadata": {"name": "w", "namespace": "karmada-es-m1", "generation": 2, "labels": {"work.karmada.io/permanent-id": "id"}},

@@ -16,10 +16,9 @@ use tokio_rustls::{
 
 use crate::verb::ironclad;
 
-const VERBS: [&[&str]; 20] = [
+const VERBS: [&[&str]; 18] = [
     &["tree", "deploy/web"],
     &["why", "deploy/web"],
-    &["why", "not", "deploy/web", "member1"],
     &["why", "evicted"],
     &["doctor"],
     &["cordon", "member1"],
@@ -30,7 +29,6 @@ const VERBS: [&[&str]; 20] = [
     &["get", "clusters"],
     &["get", "deployments"],
     &["plan", "cluster-loss", "member1"],
-    &["plan", "drain", "member1"],
     &["top", "clusters"],
     &["logs", "deploy/web"],
     &["failover", "status"],

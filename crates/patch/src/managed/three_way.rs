@@ -316,9 +316,9 @@ mod tests {
             (
                 "metadata of which nothing of ours is left",
                 notes(json!({"gone": "1"})),
-                json!({"spec": {"replicas": 1}}),
+                json!({"spec": {"template": {"spec": {"dnsPolicy": "None"}}}}),
                 notes(json!({"gone": "1", "restartedAt": "t"})),
-                json!({"spec": {"replicas": 1, "template": {"metadata": {"annotations": {"restartedAt": "t"}}}}}),
+                json!({"spec": {"template": {"metadata": {"annotations": {"restartedAt": "t"}}, "spec": {"dnsPolicy": "None"}}}}),
             ),
             (
                 "a container of others",

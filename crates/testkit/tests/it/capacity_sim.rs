@@ -22,7 +22,7 @@ async fn placed_by_capacity(replicas: i32) -> anyhow::Result<(World, Api<Resourc
     let mut world = World::start(setup).await?;
     world.start_controllers().await;
     // What is placed before both have reported stays where it is.
-    world.pass(Duration::from_secs(30)).await?;
+    world.advance(Duration::from_secs(30)).await;
     let user = world.user();
     let mut policy = serde_json::to_value(propagation::policy()?)?;
     policy["spec"]["placement"] = json!({"replicaScheduling": {

@@ -17,7 +17,7 @@ pub(crate) struct Asked {
     pub(crate) kubeconfig: String,
     /// The context in it.
     pub(crate) context: String,
-    /// What its client sent and got.
+    /// Counts of its requests and answers.
     pub(crate) traffic: Arc<Traffic>,
 }
 

@@ -1,4 +1,4 @@
-//! What an estimator computes from the shared caches of one member.
+//! The figures that an estimator computes from the shared caches of one member.
 
 use std::{fmt, sync::Arc};
 

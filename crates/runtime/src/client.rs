@@ -92,20 +92,19 @@ impl Unanswered {
             if let Some(tls) = error.downcast_ref() {
                 return Some(Self::of_tls(tls));
             }
-            // An error of IO hides the one in it: its source is that one's source.
-            if let Some(inner) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
-                cause = Some(inner);
-                continue;
-            }
-            if error.is::<tower::timeout::error::Elapsed>() {
-                return Some(Self::Timeout);
-            }
-            match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+            let of_io = error.downcast_ref::<std::io::Error>();
+            match of_io.map(std::io::Error::kind) {
                 Some(std::io::ErrorKind::ConnectionRefused) => return Some(Self::Refused),
                 Some(std::io::ErrorKind::TimedOut) => return Some(Self::Timeout),
+                _ if error.is::<tower::timeout::error::Elapsed>() => return Some(Self::Timeout),
                 _ if error.to_string().starts_with("failed to lookup address") => return Some(Self::NoAddress),
-                _ => cause = error.source(),
+                _ => {}
             }
+            // The source of an error of IO is the source of the error in it.
+            cause = match of_io.and_then(std::io::Error::get_ref) {
+                Some(inner) => Some(inner),
+                None => error.source(),
+            };
         }
         Some(Self::Other)
     }

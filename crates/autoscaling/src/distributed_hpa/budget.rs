@@ -1,6 +1,6 @@
 //! Maxima of the members out of their shares, loans and what they run (specification/autoscaling.md 6.4.4).
 //!
-//! What runs stays unless all of it is too much, and nobody grows into what somebody else still has.
+//! Running replicas stay unless all of them are too many, and no member grows into the maximum that another still has.
 
 use std::collections::BTreeMap;
 
@@ -44,8 +44,8 @@ pub(super) fn wanted(members: &BTreeMap<ClusterName, Member>) -> Maxima {
     lowered(&above, &floors, total)
 }
 
-/// The maxima to write now: lowered at once, and raised by what nobody has. `elsewhere` is what clusters without a share
-/// still have.
+/// The maxima to write now: lowered at once, and raised by what no member has. `elsewhere` is the sum that clusters
+/// without a share still have.
 pub(super) fn now(members: &BTreeMap<ClusterName, Member>, wanted: &Maxima, elsewhere: i64) -> Maxima {
     let total: i64 = members.values().map(|member| i64::from(member.share.max)).sum();
     let had: i64 = members.values().map(|member| i64::from(member.has)).sum();

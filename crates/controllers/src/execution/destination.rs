@@ -9,7 +9,7 @@ use ironclad_fleet::ClusterName;
 use ironclad_members::Member;
 use ironclad_propagation::drift;
 use ironclad_runtime::{Queue, WorkMetrics};
-use kube::{Client, ResourceExt as _};
+use kube::Client;
 
 use super::awaiting::Awaiting;
 use crate::{caches::NAMESPACES, member_object::MemberObject, objects::Objects};
@@ -58,7 +58,6 @@ impl Destination {
                 enqueue(new.and_then(|new| new.metadata.name.as_deref()).unwrap_or_default());
             }
         });
-        namespaces.list().iter().for_each(|namespace| self.enqueue_awaiting(&namespace.name_any()));
     }
 
     /// Enqueues the Works that wait for the namespace.

@@ -37,7 +37,7 @@ struct WorkStatusController {
     events: Events,
 }
 
-/// What is reported of one connected member.
+/// The objects of one connected member whose status is reported.
 struct Reported {
     objects: Arc<Objects<MemberObject>>,
     /// Objects whose status is to be reported.

@@ -179,11 +179,11 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     install_crds(&admin, definitions).await?;
     ironclad_cli::crds::install_roles(&admin, roles, false).await?;
     // A first start ends with the namespace: one that is cut off before makes its members at the next.
-    let namespace: Api<Namespace> = Api::all(admin.clone());
-    let is_first = namespace.get_opt(namespaces::CLUSTER).await?.is_none();
-    args.fleet.ensure(&admin, fleet, if is_first { Start::First } else { Start::Again }).await?;
-    if is_first {
-        create_namespace(&namespace, namespaces::CLUSTER).await?;
+    let all: Api<Namespace> = Api::all(admin.clone());
+    let start = if all.get_opt(namespaces::CLUSTER).await?.is_none() { Start::First } else { Start::Again };
+    args.fleet.ensure(&admin, fleet, start).await?;
+    if start == Start::First {
+        create_namespace(&all, namespaces::CLUSTER).await?;
     }
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
     FrontProxy::start(admin.clone(), forwarder, credentials.ca().to_owned(), &seam.child("front-proxy"))

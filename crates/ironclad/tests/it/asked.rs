@@ -1,5 +1,5 @@
-//! Errors of the connection to the control plane, for every verb that asks one: they name the server, the kubeconfig and
-//! the context, and say what to do.
+//! Errors of the connection to the control plane, for every verb that asks one: they name the server, the kubeconfig
+//! and the context, and say what to do.
 
 use std::{path::Path, sync::Arc};
 

@@ -175,7 +175,7 @@ fn update(plan: &mut Plan<Effect>, cx: &Context<'_>, object: ObjectKey, manifest
     if !report::was_sent(cx) {
         cx.seen.interpreter.leave_zero_replicas(manifest, &mut desired);
     }
-    // Of lists that are replaced, an element may have lost a field, which a comparison with the manifest's fields cannot
+    // An element of a list that is replaced may have lost a field, which a comparison with the manifest's fields cannot
     // find. So a Work that changed since it was last applied is sent, unless the object has no other fields.
     let at = compare::difference(&desired, observed)
         .or(merged.removed)

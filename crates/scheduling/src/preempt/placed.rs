@@ -43,7 +43,7 @@ struct Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Occupant {
     pub(super) workload: Workload,
-    /// What its result names on the cluster.
+    /// Requests of the replicas that its result names on the cluster.
     pub(super) footprint: Footprint,
     /// Replicas of its target there.
     pub(super) replicas: i32,

@@ -5,7 +5,7 @@ use super::*;
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
 
-/// What happens next.
+/// The next event of a run.
 #[derive(Debug, Clone)]
 enum Turn {
     /// The load of a member is for this many replicas.

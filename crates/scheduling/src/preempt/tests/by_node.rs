@@ -433,7 +433,7 @@ fn nodes_are_held_for_the_preemptor() {
     }
 }
 
-/// What victims of the preemptor's namespace use of a quota of the member becomes free with them.
+/// A quota of the member gets back the share of victims in the preemptor's namespace.
 #[test]
 fn victims_free_quota_of_their_namespace() {
     let world = |free: i64, scopes: &[Scope]| {

@@ -42,7 +42,7 @@ struct World {
     paused: bool,
     /// Nodes by name and pods of the clusters where they are watched.
     watched: BTreeMap<ClusterName, (Vec<(String, Node)>, Vec<Pod>)>,
-    /// What a quota of namespace `default` leaves in each of these clusters.
+    /// The rest of a quota of namespace `default` in each of these clusters.
     quota: Option<Quota>,
     /// Bindings whose results are promised.
     promised: Vec<&'static str>,

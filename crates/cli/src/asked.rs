@@ -30,14 +30,23 @@ pub(crate) fn remember(asked: Asked) {
 /// control plane, of its credentials, or of asking a server that is none.
 #[must_use]
 pub fn explained(error: anyhow::Error) -> anyhow::Error {
-    let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match asked.and_then(|asked| asked.explanation(&error)) {
-        Some(explanation) => error.context(explanation),
+    match ASKED.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        Some(asked) => asked.explain(error),
         None => error,
     }
 }
 
 impl Asked {
+    /// The error with its explanation: first of an error that a verb passes on, below what it says itself otherwise.
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let is_bare = error.chain().next().is_some_and(|cause| report::from_server(cause).is_some());
+        match self.explanation(&error) {
+            Some(explanation) if is_bare || explanation.starts_with("try: ") => error.context(explanation),
+            Some(explanation) => error.context(format!("because {explanation}")),
+            None => error,
+        }
+    }
+
     fn explanation(&self, error: &anyhow::Error) -> Option<String> {
         let Self { server, kubeconfig, context, traffic } = self;
         let source = error.chain().find_map(report::from_server)?;
@@ -161,14 +170,10 @@ mod tests {
                 "told what was done",
                 &all,
                 Err::<(), _>(refused()).context("asking what it serves").unwrap_err(),
-                "error: the control plane https://a:6443 (kubeconfig f, context c) did not answer\n  because asking what it serves: ",
+                "error: asking what it serves\n  because the control plane https://a:6443 (kubeconfig f, context c) did not answer: ",
             ),
         ] {
-            let explanation = by.explanation(&error);
-            let text = report::render(&match explanation {
-                Some(explanation) => error.context(explanation),
-                None => error,
-            });
+            let text = report::render(&by.explain(error));
             assert!(text.starts_with(want), "{name}: {text}");
         }
     }

@@ -57,7 +57,7 @@ fn works_are_pruned_and_labelled() {
     assert_eq!((metadata.get("uid"), metadata.get("resourceVersion")), (None, None));
     assert_eq!(metadata["labels"]["work.karmada.io/permanent-id"], ID);
     assert_eq!(metadata["annotations"].get("deployment.kubernetes.io/revision"), None);
-    let keys = "resourcetemplate.karmada.io/managed-annotations,resourcetemplate.karmada.io/managed-labels,resourcetemplate.karmada.io/uid,work.karmada.io/name,work.karmada.io/namespace,x";
+    let keys = "resourcetemplate.karmada.io/managed-annotations,resourcetemplate.karmada.io/managed-labels,resourcetemplate.karmada.io/uid,work.ironclad.io/applied-fields,work.karmada.io/name,work.karmada.io/namespace,x";
     assert_eq!(metadata["annotations"]["resourcetemplate.karmada.io/managed-annotations"], keys);
 
     // The schema, which names the manifest, refuses it after the defaults.

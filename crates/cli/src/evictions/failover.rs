@@ -75,8 +75,6 @@ const CLUSTERS: &str = "cluster.karmada.io/v1alpha1";
 /// If the server is no control plane, does not answer or refuses.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
-    // The ConfigMap of the pause could be written on any server.
-    client.list_api_group_resources(CLUSTERS).await?;
     match &command.verb {
         Verb::Pause { dry_run } => change(&client, EvictionSwitch::Paused, *dry_run).await,
         Verb::Resume { dry_run } => change(&client, EvictionSwitch::Running, *dry_run).await,
@@ -131,12 +129,18 @@ async fn write(client: &Client, paused: bool, dry_run: bool) -> Result<(), kube:
     api.patch(PAUSE_CONFIG_MAP, &params, &Patch::Apply(&map)).await.map(drop)
 }
 
+/// Fails for any other server: the ConfigMap of a pause could be written there as well.
+async fn require_control_plane(client: &Client) -> Result<(), kube::Error> {
+    client.list_api_group_resources(CLUSTERS).await.map(drop)
+}
+
 async fn change(client: &Client, switch: EvictionSwitch, dry_run: DryRun) -> anyhow::Result<()> {
     let (done, would) = match switch {
         EvictionSwitch::Paused => ("evictions paused", "evictions would be paused"),
         EvictionSwitch::Running => ("evictions resumed", "evictions would be resumed"),
     };
     let before = leader_report(client).await?;
+    require_control_plane(client).await?;
     let same = before.paused == (switch == EvictionSwitch::Paused);
     let waits = before.report.as_ref().map_or(0, |report| report.ready + report.delayed);
     if same {
@@ -161,6 +165,7 @@ async fn status(client: &Client, output: Output, clock: &Clock) -> anyhow::Resul
         return Err(Misused("the state of evictions has no name\n  try: -o json".to_owned()).into());
     }
     let leader = leader_report(client).await?;
+    require_control_plane(client).await?;
     if output.is_objects() {
         let whole = json!({ "paused": leader.paused, "report": leader.report, "evictions": leader.rows });
         return print::out(&print::objects(output, &[whole])?);

@@ -135,6 +135,15 @@ async fn every_verb_says_which_control_plane_it_asked_and_what_to_do() -> anyhow
         for verb in VERBS {
             let args = [verb, &["--kubeconfig", &file, "--request-timeout", "500ms"]].concat();
             let run = ironclad(args).await.with_context(|| format!("{cause}: {verb:?}"))?;
+            if (cause, verb) == ("404", &["sim", "list"]) {
+                // A control plane of `run` has none either.
+                assert!(
+                    run.stderr.contains("no simulated members") && run.stderr.contains("\n  try: "),
+                    "{}",
+                    run.stderr
+                );
+                continue;
+            }
             let names = [server.as_str(), file.as_str(), "context of-the-test", want, "\n  try: "];
             if run.code == Some(0) || names.iter().any(|name| !run.stderr.contains(name)) {
                 wrong.push(format!("{cause}: {verb:?}: {:?} {}", run.code, run.stderr));

@@ -245,7 +245,8 @@ fn works() -> Vec<Case> {
     let at = |field: &'static str| Changed(field, Value::Null);
     let annotation = |key: &'static str, value: &str| Changed(key, json!(value));
     let annotations = "resourcetemplate.karmada.io/managed-annotations,resourcetemplate.karmada.io/managed-labels,\
-                       resourcetemplate.karmada.io/uid,work.karmada.io/name,work.karmada.io/namespace,x";
+                       resourcetemplate.karmada.io/uid,work.ironclad.io/applied-fields,work.karmada.io/name,\
+                       work.karmada.io/namespace,x";
     vec![
         of(
             "label `work.karmada.io/permanent-id`",
@@ -286,6 +287,17 @@ fn works() -> Vec<Case> {
                 annotation(
                     "/spec/workload/manifests/0/metadata/annotations/resourcetemplate.karmada.io~1managed-annotations",
                     annotations,
+                ),
+            )],
+        ),
+        of(
+            "annotation `work.ironclad.io/applied-fields` of a manifest",
+            vec![(
+                "its fields outside of metadata",
+                manifest(),
+                annotation(
+                    "/spec/workload/manifests/0/metadata/annotations/work.ironclad.io~1applied-fields",
+                    r#"{"fields":{}}"#,
                 ),
             )],
         ),

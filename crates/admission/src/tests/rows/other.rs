@@ -339,6 +339,11 @@ fn autoscalers() -> Vec<Case> {
     });
     let write = |patch: Value| Write::create("autoscaling.karmada.io", "federatedhpas", with(&base, &patch));
     let spec = |spec: Value| write(json!({ "spec": spec }));
+    let to_zero = |fields: Value| {
+        let mut write = spec(fields);
+        write.config.gates = Gates::default().with(Gate::HPAScaleToZero, true);
+        write
+    };
     let metric = |metric: Value| spec(json!({"metrics": [metric]}));
     let source = |kind: &str, block: &str, base: Value, fields: Value| {
         metric(json!({"type": kind, block: with(&base, &fields)}))
@@ -383,6 +388,10 @@ fn autoscalers() -> Vec<Case> {
         of("`spec.minReplicas`", vec![
             ("< 1", spec(json!({})), Admitted),
             ("< 1", spec(json!({"minReplicas": 0})), Refused("spec.minReplicas")),
+            ("with gate `HPAScaleToZero` < 0", to_zero(json!({"minReplicas": -1})), Refused("spec.minReplicas")),
+        ]),
+        of("`spec.metrics`", vec![
+            ("minReplicas 0 without an Object or External metric", to_zero(json!({"minReplicas": 0})), Refused("spec.metrics")),
         ]),
         of("`spec.maxReplicas`", vec![
             ("< 1", spec(json!({"minReplicas": null, "maxReplicas": 0})), Refused("spec.maxReplicas")),

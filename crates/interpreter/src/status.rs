@@ -5,6 +5,7 @@ use ironclad_api::annotations::TEMPLATE_GENERATION;
 use serde_json::{Map, Value};
 
 use crate::{
+    aggregate::rollout,
     kind::Kind,
     lens::{self, ShapeError, shape},
 };
@@ -15,13 +16,15 @@ pub(crate) fn reflect(kind: Option<Kind>, object: &Value) -> Result<Option<Value
         return Err(shape(object, "/status", "an object"));
     }
     let picked = match kind {
-        Some(Kind::Deployment) => pick(
-            status,
-            &[
+        Some(Kind::Deployment) => {
+            let counters = [
                 "replicas", "readyReplicas", "updatedReplicas", "availableReplicas", "unavailableReplicas",
                 "observedGeneration",
-            ],
-        ),
+            ];
+            let mut picked = pick(status, &counters);
+            picked.extend(rollout::reflected(status).map(|conditions| ("conditions".to_owned(), conditions)));
+            picked
+        }
         Some(Kind::ReplicaSet) => {
             pick(status, &["replicas", "readyReplicas", "availableReplicas", "observedGeneration"])
         }

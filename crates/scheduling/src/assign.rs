@@ -44,6 +44,12 @@ pub enum AssignError {
     /// All tiers of the affinity group together have less capacity than desired replicas.
     #[error("Clusters available replicas are not enough to schedule.")]
     TiersNotEnough,
+    /// A preempted workload would get more replicas in a cluster, from what is held for those that it yields to.
+    #[error("Cluster {cluster} holds its capacity for workloads of higher priority.")]
+    HeldForOthers {
+        /// The cluster.
+        cluster: ClusterName,
+    },
 }
 
 /// Assigns the whole count to every selected cluster (specification/scheduling.md 8.3).

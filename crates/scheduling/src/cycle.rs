@@ -457,8 +457,9 @@ fn was_preempted(seen: &Seen<'_>) -> bool {
         || seen.binding.spec().graceful_eviction_tasks.iter().any(|task| task.reason == BINDING_PREEMPTED)
 }
 
-/// Rule for a preempted binding whose result does not depend on capacity: a cluster is refused while the binding would
-/// take what is held for, or promised to, workloads that it yields to. It would take back what it made room with.
+/// Rule for a preempted binding whose result does not depend on capacity: a cluster is refused, and where it stays it
+/// does not grow, while the binding would take what is held for, or promised to, workloads that it yields to. It would
+/// take back what it made room with.
 struct Yields<'a>(Option<Asker<'a>>);
 
 impl<'a> Yields<'a> {
@@ -481,6 +482,23 @@ impl<'a> Yields<'a> {
         let wanted = if is_duplicated { i64::from(spec.replicas).max(1) } else { 1 };
         let fits = available_replicas(spec, cluster, seen.capacity, seen.options)?;
         (fits < wanted).then_some(Refusal::HeldForOthers)
+    }
+
+    /// Tests that no cluster gets more replicas than before of what is held for others.
+    fn growth(&self, seen: &Seen<'_>, selected: &[Candidate], shares: &Shares) -> Result<(), AssignError> {
+        let Some(asker) = &self.0 else { return Ok(()) };
+        let takes = |candidate: &&Candidate| {
+            let share = shares.get(&candidate.name).copied().unwrap_or(0);
+            let more = share.saturating_sub(candidate.assigned);
+            more > 0
+                && seen.capacity.awaits_others(&candidate.name, asker)
+                && available_replicas(seen.binding.spec(), &candidate.name, seen.capacity, seen.options)
+                    .is_some_and(|fits| fits < more)
+        };
+        match selected.iter().find(takes) {
+            Some(candidate) => Err(AssignError::HeldForOthers { cluster: candidate.name.clone() }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -709,6 +727,7 @@ fn assigned(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> R
     let divides = (spec.replicas > 0 || spec.replica_requirements.is_some()) && spec.components.len() <= 1;
     let mut targets: Vec<TargetCluster> = if divides {
         let shares = shares(seen, placement, selected)?;
+        Yields::of(seen, placement).growth(seen, selected, &shares)?;
         let missing =
             selected.iter().filter(|c| seen.options.empty_workload_propagation && !shares.contains_key(&c.name));
         let empty: Vec<_> = missing.map(|c| target(&c.name, 0)).collect();

@@ -8,7 +8,7 @@ use crate::lens::{self, ShapeError};
 pub(super) fn aggregate(template: &Value, old: &Value, reports: &Reports<'_>, now: &str) -> Result<Value, ShapeError> {
     let done = |status: &Value, type_: &str| lens::condition(status, type_) == "True";
     let finished = done(old, "Complete") || done(old, "Failed");
-    let all_reported = reports.expected().all(|report| report.is_some());
+    let all_reported = reports.expected().all(|item| item.status.is_some());
     if finished && all_reported {
         return Ok(old.clone());
     }

@@ -1,13 +1,13 @@
 //! Preemption where the nodes and pods of a cluster are watched: what counts is what runs where
 //! (specification/scheduling.md 15.4).
 
-use ironclad_api::{NodeSelector, work::BindingSuspension};
+use ironclad_api::{NodeSelector, eviction::BINDING_PREEMPTED, work::BindingSuspension};
 use ironclad_fleet::because::schedule::Unhelpful;
 
 use super::*;
 use crate::{
     estimator::{Quota, Scope},
-    testkit::targets,
+    testkit::{targets, task, weighted},
 };
 
 /// Pending binding of this name; each of its pods requests this many cores.
@@ -489,5 +489,39 @@ fn members_of_a_group_are_nominated_for_clusters_that_they_can_share() {
         let mut world = world(c, b);
         assert_eq!(world.preempt(&member("p", first[0], first[1]), 1_000), ["a"], "{name}");
         assert_eq!(world.preempt(&member("q", second[0], second[1]), 1_000), [want], "{name}");
+    }
+}
+
+/// A victim whose shares are fixed stays in `m2` with one replica of two cores; it left `m1`. What `m2` has left beside
+/// it is held for a preemptor, or not.
+#[test]
+fn a_victim_with_fixed_shares_does_not_grow_into_what_is_held() {
+    let victim = |placement: Placement, replicas: i32| {
+        let mut victim = workload("v", 0, replicas, &[("cpu", "2")], &[("m2", 1)]);
+        victim.spec.placement = Some(placement.into());
+        victim.spec.graceful_eviction_tasks = vec![task("m1", BINDING_PREEMPTED, Some(1))];
+        victim
+    };
+    let even = || weighted(&[("m1", 1), ("m2", 1)]);
+    let p = |cores, nominated: &[(&str, i32)]| {
+        let mut p = newcomer("p", 10, 1, cores);
+        p.status.as_mut().unwrap().nominated_clusters = targets(nominated);
+        p
+    };
+    let held = "Cluster m2 holds its capacity for workloads of higher priority.";
+    for (name, victim, p, want) in [
+        ("all that is left is held", victim(even(), 2), p(2, &[("m2", 1)]), None),
+        ("nothing is held", victim(even(), 2), p(2, &[]), Some(2)),
+        ("half of it is held, and a replica needs both", victim(even(), 2), p(1, &[("m2", 1)]), None),
+        ("it is scaled where every replica is", victim(Placement::default(), 2), p(2, &[("m2", 1)]), None),
+        ("the same, and nothing is held", victim(Placement::default(), 2), p(2, &[]), Some(2)),
+    ] {
+        let world = World::new().watched("m1", &[("n1", 2)]).watched("m2", &[("n1", 4)]).pod("m2", "n1", "v", 2);
+        let world = world.running(victim.clone()).running(p);
+        let decision = world.decide(&victim, 1_000);
+        let replicas = decision.result().map(|all| all.iter().map(|target| target.replicas).sum::<i32>());
+        let says = decision.failure.as_ref().map(ToString::to_string);
+        assert_eq!(replicas, want, "{name}: {says:?}");
+        assert_eq!(says.is_some_and(|says| says.ends_with(held)), want.is_none(), "{name}");
     }
 }

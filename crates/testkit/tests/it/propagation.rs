@@ -13,6 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=members.len()).map(|n| format!("member{n}")).collect();
     duplicated(plane, members, &names).await.context("a Duplicated Deployment")?;
+    owned(plane, members).await.context("a Deployment that a member's users edit, too")?;
     weighted(plane, members).await.context("a Deployment divided by static weights")
 }
 
@@ -85,6 +86,50 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
 
     plane.run(["delete", "deployment", "web", "--wait=true"]).await?;
     until_deleted(plane, members, "web").await
+}
+
+/// Fields of copies belong to the template or to the member (specification/propagation.md 13.3): with kubectl, and with
+/// the defaults and the list types of the member's own server.
+async fn owned(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
+    let (member, count) = (&members[0], i64::try_from(members.len())?);
+    plane.apply(&deployment("owned", 1)).await?;
+    plane.run(["set", "env", "deployment/owned", "OURS=1", "GONE=1"]).await?;
+    plane.apply(&policy("owned", "clusterAffinity: {}")).await?;
+    settled(plane, "owned", count).await?;
+    plane.run(["wait", "--for=condition=Available", "--timeout=60s", "deployment/owned"]).await?;
+    plane.run(["rollout", "status", "--timeout=60s", "deployment/owned"]).await?;
+
+    member.run(["set", "env", "deployment/owned", "THEIRS=1"]).await?;
+    member.run(["rollout", "restart", "deployment/owned"]).await?;
+    let theirs = r#"{"spec": {"revisionHistoryLimit": 3, "template": {"spec": {"priorityClassName": "system-node-critical",
+        "containers": [{"name": "proxy", "image": "registry.example/proxy:1"}],
+        "tolerations": [{"key": "theirs", "operator": "Exists"}]}}}}"#;
+    member.run(["patch", "deployment", "owned", "-p", theirs]).await?;
+    plane.run(["set", "env", "deployment/owned", "OURS=2", "GONE-"]).await?;
+    until("the copy has what either side set", DEADLINE, async || {
+        let copy = get(member, "deployment", "owned").await?;
+        let (spec, pod) = (&copy["spec"], &copy["spec"]["template"]["spec"]);
+        let containers = pod["containers"].as_array().context("no containers")?;
+        let web = containers.iter().find(|container| container["name"] == "web").context("no container web")?;
+        let mut env: Vec<String> = web["env"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| format!("{}={}", one["name"].as_str().unwrap_or(""), one["value"].as_str().unwrap_or("")))
+            .collect();
+        env.sort();
+        ensure!(env == ["OURS=2", "THEIRS=1"], "environment {env:?}");
+        let restarted = &spec["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"];
+        ensure!(restarted.is_string(), "the restart is gone");
+        ensure!(containers.iter().any(|container| container["name"] == "proxy"), "the sidecar is gone: {containers:?}");
+        let kept = (&spec["revisionHistoryLimit"], &pod["priorityClassName"], &pod["tolerations"][0]["key"]);
+        ensure!(*kept.0 == 3 && kept.1 == "system-node-critical" && kept.2 == "theirs", "not kept: {kept:?}");
+        Ok(())
+    })
+    .await?;
+    settled(plane, "owned", count).await?;
+    plane.run(["delete", "deployment", "owned", "--wait=true"]).await?;
+    until_deleted(plane, members, "owned").await
 }
 
 async fn weighted(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {

@@ -6,21 +6,25 @@ mod observe;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_fleet::{Binding, Gvk};
+use ironclad_fleet::{Binding, Gvk, Plan};
 use ironclad_propagation::{
-    dependencies::{self, dependents},
+    dependencies::{self, Effect, dependents},
     new_ids::NewIds,
 };
 use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_seam::Seam;
 use kube::api::DynamicObject;
+use tokio::sync::Mutex;
 
-use self::{apply::Applier, observe::Observer};
+use self::{
+    apply::Applier,
+    observe::{Observed, Observer},
+};
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
     controller::{Controller, Reconciler},
     index::{BY_DEPENDENCY, BY_TEMPLATE, object_key, template_name},
-    interpreter::Interpreters,
+    interpreter::{Interpreters, Resolved},
     settings::Settings,
     setup::{Setup, on_interpretation, on_template},
     templates::counts,
@@ -34,6 +38,8 @@ struct Dependencies {
     interpreters: Arc<Interpreters>,
     observer: Observer,
     applier: Applier,
+    /// Held while the binding of a cluster-scoped object is created: referrers of other namespaces then find it.
+    creating: Mutex<()>,
 }
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
@@ -45,6 +51,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         interpreters: setup.interpreters().clone(),
         observer: Observer::new(setup),
         applier: Applier::new(setup),
+        creating: Mutex::default(),
     });
     setup.bindings().on_change(&this, Dependencies::on_binding);
     on_template(setup, &this, Dependencies::on_object);
@@ -63,16 +70,27 @@ impl Reconciler for Dependencies {
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
-        let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
-        let ids = NewIds::from(self.seam.rng.uuid());
-        let decide = || observed.with_seen(|seen| dependencies::decide(seen, ids.clone()));
-        let resolved = self.interpreters.resolve(&observed.interpreter, decide).await;
+        let Some((mut observed, mut resolved)) = self.decided(key).await? else { return Ok(Next::Forget) };
+        let creating = dependencies::creates_shared(&resolved.plan);
+        let _creating = if creating { Some(self.creating.lock().await) } else { None };
+        if creating {
+            let Some(again) = self.decided(key).await? else { return Ok(Next::Forget) };
+            (observed, resolved) = again;
+        }
         let next = self.applier.apply(key, &observed, resolved.plan).await?;
         Ok(if observed.unlisted.is_empty() { resolved.retry.next(next) } else { Next::Retry })
     }
 }
 
 impl Dependencies {
+    async fn decided(&self, key: &Key) -> Result<Option<(Observed, Resolved<Plan<Effect>>)>, Failure> {
+        let Some(observed) = self.observer.observe(key).await? else { return Ok(None) };
+        let ids = NewIds::from(self.seam.rng.uuid());
+        let decide = || observed.with_seen(|seen| dependencies::decide(seen, ids.clone()));
+        let resolved = self.interpreters.resolve(&observed.interpreter, decide).await;
+        Ok(Some((observed, resolved)))
+    }
+
     fn on_binding(&self, change: &BindingChange) {
         let old = change.old.as_ref().map(Binding::view);
         if let Some(new) = change.new.as_ref().filter(|new| dependents::binding_counts(old, new.view())) {

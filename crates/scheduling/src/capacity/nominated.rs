@@ -187,6 +187,12 @@ impl Slot {
         others.iter().any(is_later).then_some((own.count, others))
     }
 
+    /// The nominations that a plan of the asker leaves alone: those that it yields to, and where capacity is held for it
+    /// already, those of its priority that came later. A nomination that is renewed may grow beside them only.
+    pub(super) fn held_in_plans(&self, asker: &Asker<'_>) -> Vec<&Nominated> {
+        self.held_later(asker).map_or_else(|| self.held(asker), |(_, others)| others)
+    }
+
     /// Amounts that are taken from the summary, and the nodes of the models, with these nominations.
     pub(super) fn with(&self, held: &[&Nominated]) -> (Assumed, Option<Nodes>) {
         let (mut taken, mut nodes) = (self.assumed.clone(), self.nodes.clone());

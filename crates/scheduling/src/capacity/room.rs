@@ -131,7 +131,8 @@ impl Capacity {
     }
 
     /// Room of a cluster for this question once those have left that are leaving, where that is known, beside what is
-    /// held for preemptors that the asker yields to, and the measure of how much of the cluster a footprint takes.
+    /// held for preemptors that a plan of the asker leaves alone, and the measure of how much of the cluster a footprint
+    /// takes.
     /// `None` if the cluster is unknown, or nobody knows what it offers.
     pub(crate) fn room<'a>(
         &'a self,
@@ -141,7 +142,7 @@ impl Capacity {
     ) -> Option<(Room<'a>, Share<'a>)> {
         let slot = self.slots.get(cluster)?;
         let reported = slot.reported.as_ref()?;
-        let held = slot.held(asker);
+        let held = slot.held_in_plans(asker);
         if let Some(index) = &slot.watched {
             let request = asked.request.on_nodes();
             let (leaving, before) = (slot.leaving(index), nominated::before(&held));

@@ -462,6 +462,27 @@ fn the_account_is_by_node_once_nodes_and_pods_are_listed() {
     assert_eq!((free(&capacity), due(&capacity)), (6, 4), "nothing was listed");
 }
 
+/// After a start the last summary may not count pods that a binding already reports.
+#[test]
+fn what_is_reported_counts_as_promised_until_the_pods_are_listed() {
+    for (name, starts, want) in [("after a start", true, (6, 4)), ("later", false, (9, 1))] {
+        let mut capacity = ten_cores();
+        if starts {
+            capacity.starts(S(0));
+        }
+        let mut binding = asking(4, &[("m1", 4)]);
+        binding.status.get_or_insert_default().last_scheduled_time = Some(Time(at(1_900)));
+        let reports = report(3, ResourceHealth::Unhealthy);
+        capacity.found((&binding).into(), &reports, at(2_000), &Options::default(), S(0));
+        assert_eq!((free(&capacity), due(&capacity)), want, "{name}");
+        capacity.lists(&m1());
+        capacity.node(&m1(), "n1", Some(node(10)));
+        (0..3).for_each(|_| comes(&mut capacity, &pod("web", "n1"), S(1)));
+        capacity.listed(&m1());
+        assert_eq!((free(&capacity), due(&capacity)), (6, 1), "{name}: three of four have come");
+    }
+}
+
 /// A cluster that is deleted and registered again, before its pods are listed.
 #[test]
 fn promises_outlive_the_nodes_of_a_cluster() {

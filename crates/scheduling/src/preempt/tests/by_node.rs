@@ -315,6 +315,25 @@ fn nominations_of_equal_priority_are_served_in_their_order() {
     assert_eq!((placed(&world, "z"), placed(&world, "y")), (true, true), "both have");
 }
 
+/// A preemptor that was nominated first and is scaled up plans beside those that were nominated after it: their victims
+/// have not left for it.
+#[test]
+fn a_nomination_grows_beside_later_ones() {
+    let world = World::new().watched("m1", &[("n1", 4)]).watched("m2", &[("n1", 2)]);
+    let mut world = world.on_node("m1", "n1", &[("a", 0, 2), ("b", 1, 2)]).on_node("m2", "n1", &[("c", 2, 2)]);
+    assert_eq!(world.preempt(&newcomer("z", 10, 1, 2), 1_000), ["a"]);
+    assert_eq!(world.preempt(&newcomer("y", 10, 1, 2), 1_001), ["b"]);
+    let mut scaled = world.binding("z").clone();
+    (scaled.spec.replicas, scaled.metadata.generation) = (2, Some(2));
+    assert_eq!(world.preempt(&scaled, 1_002), ["c"]);
+    for name in ["a", "b", "c"] {
+        world.pods_of(name).for_each(|pod| pod.has_ended = true);
+    }
+    let result = |name: &str| world.decide(world.binding(name), 1_010).result().map(<[_]>::to_vec);
+    assert_eq!(result("y"), Some(targets(&[("m1", 1)])));
+    assert_eq!(result("z"), Some(targets(&[("m1", 1), ("m2", 1)])));
+}
+
 #[test]
 fn whose_scheduling_is_suspended_holds_nothing() {
     let mut world = World::new().watched("m1", &[("n1", 4)]).on_node("m1", "n1", &[("low", 0, 4)]);

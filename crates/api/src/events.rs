@@ -125,7 +125,7 @@ pub const FAILED_UPDATE_STATUS: &str = "FailedUpdateStatus";
 pub const NO_REACHABLE_CLUSTER: &str = "NoReachableCluster";
 /// On CronFederatedHPA: rule failed.
 pub const SCALE_FAILED: &str = "ScaleFailed";
-/// On CronFederatedHPA: rule failed.
+/// On CronFederatedHPA: rule failed. On any object: the server refused its status.
 pub const UPDATE_STATUS_FAILED: &str = "UpdateStatusFailed";
 /// On CronFederatedHPA: rule failed.
 pub const START_RULE_FAILED: &str = "StartRuleFailed";

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::{
     caches::{BINDINGS, CLUSTER_BINDINGS},
+    events::Events,
     index::{BY_TEMPLATE, template_name},
     targets::{Typed, json},
 };
@@ -44,12 +45,13 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    pub(crate) fn start(seam: &Seam, plane: &Client, caches: &Caches) -> Self {
+    pub(crate) fn start(seam: &Seam, plane: &Client, caches: &Caches, events: &Events) -> Self {
         let (namespaced, cluster_scoped) = (caches.take(&BINDINGS), caches.take(&CLUSTER_BINDINGS));
         let target = Typed {
             client: plane.clone(),
             cache: namespaced.clone(),
             writer: Writer::new("bindingStatus"),
+            events: events.clone(),
             api: |client, namespace| Api::namespaced(client.clone(), namespace),
             status: |b: &ResourceBinding| json(&b.status),
         };
@@ -58,6 +60,7 @@ impl Bindings {
             client: plane.clone(),
             cache: cluster_scoped.clone(),
             writer: Writer::new("bindingStatus"),
+            events: events.clone(),
             api: |client, _| Api::all(client.clone()),
             status: |b: &ClusterResourceBinding| json(&b.status),
         };

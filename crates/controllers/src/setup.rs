@@ -130,7 +130,7 @@ impl Setup {
 
     /// Bindings of both kinds with the writer of their status.
     pub(crate) fn bindings(&self) -> &Bindings {
-        self.made.bindings.get_or_init(|| Bindings::start(&self.seam, &self.plane, &self.caches))
+        self.made.bindings.get_or_init(|| Bindings::start(&self.seam, &self.plane, &self.caches, &self.events))
     }
 
     /// Works in the namespaces that the process reads.
@@ -140,7 +140,8 @@ impl Setup {
 
     /// The writer of their status.
     pub(crate) fn work_status(&self) -> &WorkStatus {
-        self.made.work_status.get_or_init(|| WorkStatus::start(&self.seam, self.plane.clone(), self.works()))
+        let start = || WorkStatus::start(&self.seam, self.plane.clone(), self.works(), self.events.clone());
+        self.made.work_status.get_or_init(start)
     }
 
     /// Clusters, and the same as decisions take them, which are up to date when other handlers are called.
@@ -168,6 +169,7 @@ impl Setup {
                 client: self.plane.clone(),
                 cache: self.clusters().clone(),
                 writer: Writer::new("clusterStatus"),
+                events: self.events.clone(),
                 api: |client, _| Api::all(client.clone()),
                 status: |c: &Cluster| json(&c.status),
             };
@@ -187,7 +189,8 @@ impl Setup {
     /// The writer of their status.
     pub(crate) fn template_status(&self) -> &StatusWriter<Templates> {
         self.made.template_status.get_or_init(|| {
-            let target = Templates { objects: self.templates().clone(), writer: Writer::new("bindingStatus") };
+            let (objects, writer) = (self.templates().clone(), Writer::new("bindingStatus"));
+            let target = Templates { objects, writer, events: self.events.clone() };
             StatusWriter::start("status/templates", &self.seam, target)
         })
     }

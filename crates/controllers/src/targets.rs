@@ -2,12 +2,13 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use ironclad_fleet::{ObjectKey, StatusPart};
+use ironclad_api::{events::UPDATE_STATUS_FAILED, work::ObjectReference};
+use ironclad_fleet::{Event, ObjectKey, StatusPart};
 use ironclad_runtime::{Api, Current, Failure, Informer, Key, StatusTarget, Writer};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
-use crate::objects::Objects;
+use crate::{events::Events, objects::Objects};
 
 /// Objects of one of our kinds.
 pub(crate) struct Typed<K> {
@@ -17,6 +18,7 @@ pub(crate) struct Typed<K> {
     pub(crate) cache: Informer<K>,
     /// Writer of the status.
     pub(crate) writer: Writer,
+    pub(crate) events: Events,
     /// The API of the kind in a namespace.
     pub(crate) api: fn(&Client, &str) -> Api<K>,
     /// The status of an object, as JSON.
@@ -25,7 +27,7 @@ pub(crate) struct Typed<K> {
 
 impl<K> StatusTarget for Typed<K>
 where
-    K: ironclad_runtime::Object,
+    K: ironclad_runtime::Object<DynamicType = ()>,
 {
     type Key = Key;
     type Part = StatusPart;
@@ -54,8 +56,15 @@ where
         patch: Value,
     ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
         let api = (self.api)(&self.client, &key.namespace);
-        let (name, base) = (key.name.clone(), resource_version.to_owned());
-        Box::pin(async move { self.writer.patch_status(&api, Some(&self.cache), &name, &base, patch).await.map(drop) })
+        let (key, base) = (key.clone(), resource_version.to_owned());
+        Box::pin(async move {
+            let written = self.writer.patch_status(&api, Some(&self.cache), &key.name, &base, patch).await.map(drop);
+            let about = || {
+                let uid = self.cache.get_key(&key).and_then(|object| object.uid()).unwrap_or_default();
+                reference(&K::api_version(&()), &K::kind(&()), &key.namespace, &key.name, uid)
+            };
+            told(&self.events, about, written)
+        })
     }
 }
 
@@ -65,6 +74,7 @@ pub(crate) struct Templates {
     pub(crate) objects: Arc<Objects>,
     /// Writer of the status.
     pub(crate) writer: Writer,
+    pub(crate) events: Events,
 }
 
 impl StatusTarget for Templates {
@@ -100,8 +110,33 @@ impl StatusTarget for Templates {
                 return Err(Failure::NotFound(format!("{key} is of a kind that is not served")));
             };
             let api = served.api(self.objects.client(), &key.namespace);
-            self.writer.patch_status(&api, Some(&cache), &key.name, &base, patch).await.map(drop)
+            let written = self.writer.patch_status(&api, Some(&cache), &key.name, &base, patch).await.map(drop);
+            let about = || {
+                let uid = self.objects.get(&key).and_then(|object| object.uid()).unwrap_or_default();
+                reference(&key.gvk.api_version(), &key.gvk.kind, &key.namespace, &key.name, uid)
+            };
+            told(&self.events, about, written)
         })
+    }
+}
+
+/// Records an event if the server never takes the status, for example since it is too large.
+fn told(events: &Events, about: impl Fn() -> ObjectReference, written: Result<(), Failure>) -> Result<(), Failure> {
+    if let Err(Failure::Invalid(message)) = &written {
+        let message = format!("the status was not written: {message}");
+        events.record(&Event::warning(about(), UPDATE_STATUS_FAILED, message));
+    }
+    written
+}
+
+fn reference(api_version: &str, kind: &str, namespace: &str, name: &str, uid: String) -> ObjectReference {
+    ObjectReference {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        namespace: namespace.into(),
+        name: name.into(),
+        uid,
+        resource_version: String::new(),
     }
 }
 

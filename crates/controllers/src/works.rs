@@ -9,7 +9,10 @@ use ironclad_seam::Seam;
 use kube::Client;
 use parking_lot::RwLock;
 
-use crate::targets::{Typed, json};
+use crate::{
+    events::Events,
+    targets::{Typed, json},
+};
 
 type OnRequest = Box<dyn Fn(&Work) + Send + Sync>;
 
@@ -21,11 +24,12 @@ pub(crate) struct WorkStatus {
 }
 
 impl WorkStatus {
-    pub(crate) fn start(seam: &Seam, plane: Client, works: Informer<Work>) -> Self {
+    pub(crate) fn start(seam: &Seam, plane: Client, works: Informer<Work>, events: Events) -> Self {
         let target = Typed {
             client: plane,
             cache: works,
             writer: Writer::new("workStatus"),
+            events,
             api: |client, namespace| Api::namespaced(client.clone(), namespace),
             status: |w: &Work| json(&w.status),
         };

@@ -109,6 +109,8 @@ impl Failure {
             (401 | 403, _) => Self::Denied(message),
             (400 | 405 | 406 | 413 | 415 | 422, _) => Self::Invalid(message),
             (503, _) => Self::Unavailable(message),
+            // etcd refuses requests of more than 1.5 MiB, and kube-apiserver passes that on as its own failure.
+            (500, _) if message.contains("etcdserver: request is too large") => Self::Invalid(message),
             // The write may have been made before a 500 or 504.
             _ if message.is_empty() => Self::ServerError(format!("the server answered {}", status.code)),
             _ => Self::ServerError(message),
@@ -166,5 +168,8 @@ mod tests {
             let status = Status { code, reason: reason.into(), ..Status::default() };
             assert_eq!(Failure::from_status(&status).class(), want, "{name}");
         }
+        let message = "etcdserver: request is too large".to_owned();
+        let too_large = Status { code: 500, message, ..Status::default() };
+        assert_eq!(Failure::from_status(&too_large).class(), "Invalid", "more than etcd takes");
     }
 }

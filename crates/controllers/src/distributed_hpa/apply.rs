@@ -45,6 +45,7 @@ impl Applier {
             client: setup.plane.clone(),
             cache: observer.autoscalers.clone(),
             writer: Writer::new(NAME),
+            events: setup.events.clone(),
             api: |client, namespace| Api::namespaced(client.clone(), namespace),
             status: |hpa: &HorizontalPodAutoscaler| json(&hpa.status),
         };

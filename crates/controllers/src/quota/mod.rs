@@ -57,6 +57,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         client: setup.plane.clone(),
         cache: quotas.clone(),
         writer: Writer::new("federatedResourceQuota"),
+        events: setup.events.clone(),
         api: |client, namespace| Api::namespaced(client.clone(), namespace),
         status: |q: &FederatedResourceQuota| json(&q.status),
     };

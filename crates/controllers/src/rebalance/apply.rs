@@ -35,6 +35,7 @@ impl Applier {
             client: setup.plane.clone(),
             cache: rebalancers.clone(),
             writer: Writer::new("workloadRebalancer"),
+            events: setup.events.clone(),
             api: |client, _| Api::all(client.clone()),
             status: |r: &WorkloadRebalancer| json(&r.status),
         };

@@ -5,18 +5,20 @@ use ironclad_api::{
     annotations,
     conditions::{self, work::DISPATCHING},
     events::{
-        AGGREGATE_STATUS_SUCCEED, APPLY_OVERRIDE_POLICY_SUCCEED, APPLY_POLICY_SUCCEED, GET_DEPENDENCIES_SUCCEED,
-        GET_REPLICAS_SUCCEED, INTERPRET_HEALTH_SUCCEED, REFLECT_STATUS_SUCCEED,
-        SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED, SYNC_SUCCEED, SYNC_WORK_SUCCEED, WORK_DISPATCHING,
+        AGGREGATE_STATUS_SUCCEED, APPLY_OVERRIDE_POLICY_SUCCEED, APPLY_POLICY_SUCCEED, COLLECT_OVERALL_STATUS_SUCCEED,
+        GET_DEPENDENCIES_SUCCEED, GET_REPLICAS_SUCCEED, INTERPRET_HEALTH_SUCCEED, REFLECT_STATUS_SUCCEED,
+        SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED, SYNC_SUCCEED, SYNC_WORK_FAILED, SYNC_WORK_SUCCEED,
+        WORK_DISPATCHING,
     },
     names,
+    policy::FederatedResourceQuota,
     work::{ObjectReference, Work},
 };
 use ironclad_fleet::{BindingRef, Event, EventType};
 use serde_json::Value;
 
 use crate::{
-    binding, binding_status, dependencies, detector, execution,
+    binding, binding_status, dependencies, detector, execution, quota,
     template::{self, Identity},
     work_status,
 };
@@ -175,6 +177,27 @@ pub fn of_binding_status(binding: BindingRef<'_>, effects: &[binding_status::Eff
     on([binding.reference(), binding.spec().resource.clone()], AGGREGATE_STATUS_SUCCEED, &message)
 }
 
+/// Events of the controller of quotas: the Works of its clusters are written, and usage is aggregated.
+#[must_use]
+pub fn of_quota(quota: &FederatedResourceQuota, effects: &[quota::Effect]) -> Vec<Event> {
+    let about = quota::reference(quota);
+    let name = format!("FederatedResourceQuota({}/{})", about.namespace, about.name);
+    let writes = effects.iter().any(|effect| matches!(effect, quota::Effect::Work(_)));
+    let fails =
+        |effect: &quota::Effect| matches!(effect, quota::Effect::Event(event) if event.reason == SYNC_WORK_FAILED);
+    let synced = (writes && !effects.iter().any(fails))
+        .then(|| Event::normal(about.clone(), SYNC_WORK_SUCCEED, format!("Sync works for {name} succeed.")));
+    let aggregates = |field: &str| {
+        effects.iter().any(|effect| matches!(effect, quota::Effect::Status(part) if part.fields.contains_key(field)))
+    };
+    let collected = aggregates("aggregatedStatus")
+        .then(|| Event::normal(about.clone(), AGGREGATE_STATUS_SUCCEED, format!("Collect status of {name} succeed.")));
+    let overall = aggregates("overallUsed").then(|| {
+        Event::normal(about, COLLECT_OVERALL_STATUS_SUCCEED, format!("Collect overall status of {name} succeed."))
+    });
+    synced.into_iter().chain(collected).chain(overall).collect()
+}
+
 /// Events of the controller of dependencies: they are read, and attached bindings are written.
 #[must_use]
 pub fn of_dependencies(
@@ -227,6 +250,34 @@ mod tests {
         work.metadata.namespace = Some("karmada-es-m1".into());
         work.metadata.annotations = serde_json::from_value(annotation_map).unwrap();
         work
+    }
+
+    #[test]
+    fn quotas() {
+        let mut quota: FederatedResourceQuota = serde_json::from_value(json!({"spec": {"overall": {}}})).unwrap();
+        (quota.metadata.namespace, quota.metadata.name) = (Some("shop".into()), Some("q".into()));
+        let delete = || {
+            let key = WorkKey { cluster: ClusterName::from("m1"), name: "q".into() };
+            quota::Effect::Work(crate::work::owned::Write::Delete { key, uid: "u".into() })
+        };
+        let status = |field: &str| {
+            let fields = Map::from_iter([(field.to_owned(), json!([]))]);
+            quota::Effect::Status(StatusPart { fields, ..StatusPart::default() })
+        };
+        let fails = || quota::Effect::Event(Event::warning(quota::reference(&quota), SYNC_WORK_FAILED, "taken"));
+        let synced = "FederatedResourceQuota SyncWorkSucceed: Sync works for FederatedResourceQuota(shop/q) succeed.";
+        let collected =
+            "FederatedResourceQuota AggregateStatusSucceed: Collect status of FederatedResourceQuota(shop/q) succeed.";
+        let overall = "FederatedResourceQuota CollectOverallStatusSucceed: Collect overall status of FederatedResourceQuota(shop/q) succeed.";
+        for (name, effects, want) in [
+            ("a Work is written", vec![delete()], vec![synced]),
+            ("one of them is not", vec![delete(), fails()], vec![]),
+            ("the clusters report", vec![status("aggregatedStatus")], vec![collected]),
+            ("usage changes", vec![status("overallUsed")], vec![overall]),
+            ("nothing changes", vec![], vec![]),
+        ] {
+            assert_eq!(texts(&of_quota(&quota, &effects)), want, "{name}");
+        }
     }
 
     fn texts(events: &[Event]) -> Vec<String> {

@@ -14,6 +14,7 @@ use ironclad_fleet::{ClusterName, gates::Gate};
 use ironclad_propagation::{
     new_ids::NewIds,
     quota::{self, Effect, Seen, usage},
+    success,
     wakes::quota::{Accounting, records_decisions},
 };
 use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer};
@@ -137,6 +138,8 @@ impl Reconciler for QuotaController {
         if quota.is_none() {
             self.counts.forget(key);
         }
+        let of_quota = || quota.iter().flat_map(|quota| success::of_quota(quota, &plan.effects)).collect();
+        let successes = self.events.successes(of_quota);
         for effect in plan.effects {
             match effect {
                 Effect::Work(write) => self.owned.send(&stored, write).await?,
@@ -148,6 +151,7 @@ impl Reconciler for QuotaController {
                 Effect::Event(event) => self.events.record(&event),
             }
         }
+        self.events.record_all(&successes);
         Ok(next)
     }
 

@@ -148,10 +148,10 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let Some(quota) = quota else { return plan };
     if !missing.is_empty() {
         let message = format!("there is no cluster {}: its quota is assigned once it joins", missing.join(", "));
-        plan.effects.push(Effect::Event(Event::warning(reference(seen, quota), events::SYNC_WORK_FAILED, message)));
+        plan.effects.push(Effect::Event(Event::warning(reference(quota), events::SYNC_WORK_FAILED, message)));
     }
     if !taken.is_empty() {
-        let about = reference(seen, quota);
+        let about = reference(quota);
         plan.effects.push(Effect::Event(Event::warning(about, events::SYNC_WORK_FAILED, taken.join("; "))));
         plan.effects.push(Effect::RequeueAfter(TAKEN_RECHECK));
     }
@@ -159,7 +159,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     plan.effects.extend(part.map(Effect::Status));
     if !unread.is_empty() {
         let message = format!("invalid quantities are left out of overallUsed: {}", unread.join(", "));
-        let about = reference(seen, quota);
+        let about = reference(quota);
         plan.effects.push(Effect::Event(Event::warning(about, events::COLLECT_OVERALL_STATUS_FAILED, message)));
     }
     if let Some((_, wait)) = correction(&seen.overall, quota)
@@ -186,12 +186,12 @@ pub fn booked(quota: &FederatedResourceQuota) -> ResourceList {
     quota.status.as_ref().map(|status| status.overall_used.clone()).unwrap_or_default()
 }
 
-fn reference(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> ObjectReference {
+pub(crate) fn reference(quota: &FederatedResourceQuota) -> ObjectReference {
     ObjectReference {
         api_version: "policy.karmada.io/v1alpha1".into(),
         kind: "FederatedResourceQuota".into(),
-        namespace: seen.namespace.into(),
-        name: seen.name.into(),
+        namespace: quota.metadata.namespace.clone().unwrap_or_default(),
+        name: quota.metadata.name.clone().unwrap_or_default(),
         uid: quota.metadata.uid.clone().unwrap_or_default(),
         resource_version: String::new(),
     }

@@ -59,6 +59,17 @@ pub fn cluster_of_execution_namespace(namespace: &str) -> Result<&str, NotAnExec
         .ok_or_else(|| NotAnExecutionNamespace { namespace: namespace.to_owned() })
 }
 
+/// The plural of a kind as Kubernetes guesses it (`UnsafeGuessKindToResource`).
+#[must_use]
+pub fn guessed_plural(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    match singular.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if singular.ends_with('s') => format!("{singular}es"),
+        None => format!("{singular}s"),
+    }
+}
+
 /// The binding of a template, in the template's namespace.
 pub fn binding_name(kind: &str, name: &str) -> String {
     format!("{}-{kind}", plain(name)).to_lowercase()

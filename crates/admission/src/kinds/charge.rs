@@ -70,7 +70,7 @@ fn book(quota: &Value, delta: &Amounts) -> Result<Option<Value>, Denial> {
     let mut used = typed.status.clone().unwrap_or_default().overall_used;
     let mut touched = false;
     for key in typed.spec.overall.keys() {
-        let Some(change) = delta.get(limited(key)) else { continue };
+        let Some(change) = delta.get(&*limited(key)) else { continue };
         let before = used.get(key).map(Amount::try_from).transpose();
         let before = before.map_err(|error| Denial::failure(error.to_string()))?.unwrap_or(Amount::ZERO);
         let after = before + *change;

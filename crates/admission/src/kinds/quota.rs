@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{ResourceList, policy::FederatedResourceQuota, quantity::Amount};
 use ironclad_patch::names;
-use ironclad_propagation::quota::usage::PODS;
+use ironclad_propagation::quota::usage::{COUNTED_KINDS, PODS};
 use serde_json::Value;
 
 use super::lens::at;
@@ -14,11 +14,10 @@ use crate::{
     request::{Cx, decode},
 };
 
-/// Resources with integer amounts.
-const COUNTED: [&str; 9] = [
-    "pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
-    "services.nodeports", "services.loadbalancers",
-];
+/// Resources with integer amounts, beside [`COUNTED_KINDS`].
+const COUNTED: [&str; 3] = [PODS, NODE_PORTS, LOAD_BALANCERS];
+const NODE_PORTS: &str = "services.nodeports";
+const LOAD_BALANCERS: &str = "services.loadbalancers";
 /// The other resources without a domain prefix.
 const MEASURED: [&str; 10] = [
     "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage",
@@ -38,7 +37,7 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     for key in quota.spec.overall.keys().filter(|key| !is_enforced(key)) {
         out.warn(format!(
             "{}: {key} is not enforced over clusters: bindings carry the requests and the number of their replicas, neither limits \
-             nor other counts nor storage; staticAssignments limit it in each cluster",
+             nor storage nor ports; staticAssignments limit it in each cluster",
             path.child("overall").key(key)
         ));
     }
@@ -123,16 +122,21 @@ fn amounts(list: &ResourceList, path: &Path, out: &mut Findings) {
 
 fn is_standard(key: &str) -> bool {
     let pages = key.strip_prefix("requests.").unwrap_or(key).strip_prefix("hugepages-");
-    COUNTED.contains(&key) || MEASURED.contains(&key) || pages.is_some_and(|size| Amount::parse(size).is_ok())
+    is_count(key) || MEASURED.contains(&key) || pages.is_some_and(|size| Amount::parse(size).is_ok())
 }
 
-/// Returns true for resources that bindings are charged with: the requests of their replicas, and these as pods.
+fn is_count(key: &str) -> bool {
+    COUNTED.contains(&key) || COUNTED_KINDS.contains(&key)
+}
+
+/// Returns true for resources that bindings are charged with: the requests of their replicas, these as pods, and their
+/// copies.
 fn is_enforced(key: &str) -> bool {
-    (key == PODS || !COUNTED.contains(&key)) && !key.starts_with("limits.") && key != "requests.storage"
+    ![NODE_PORTS, LOAD_BALANCERS, "requests.storage"].contains(&key) && !key.starts_with("limits.")
 }
 
 /// Resources with integer amounts: counts, and extended resources such as `example.com/gpu`.
 fn is_counted(key: &str) -> bool {
     let extended = key.strip_prefix("requests.").unwrap_or(key);
-    COUNTED.contains(&key) || (extended.contains('/') && !extended.contains("kubernetes.io/"))
+    is_count(key) || (extended.contains('/') && !extended.contains("kubernetes.io/"))
 }

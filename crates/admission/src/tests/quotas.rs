@@ -125,8 +125,10 @@ fn quota_rules() {
 
 #[test]
 fn keys_that_only_members_limit_are_warned_of() {
-    let keys =
-        ["cpu", "requests.memory", "pods", "a.io/gpu", "limits.cpu", "requests.storage", "services", "hugepages-2Mi"];
+    let keys = [
+        "cpu", "requests.memory", "pods", "a.io/gpu", "limits.cpu", "requests.storage", "services", "hugepages-2Mi",
+        "count/deployments.apps", "services.nodeports",
+    ];
     let overall: serde_json::Map<String, Value> = keys.iter().map(|key| ((*key).to_owned(), json!("1"))).collect();
     let quota = json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota", "metadata": {"name": "q"},
@@ -135,5 +137,8 @@ fn keys_that_only_members_limit_are_warned_of() {
     let verdict = Write::create("policy.karmada.io", "federatedresourcequotas", quota).validated();
     assert_eq!(verdict.denial, None);
     let warned = |key: &&&str| verdict.warnings.iter().any(|text| text.starts_with(&format!("spec.overall[{key}]: ")));
-    assert_eq!(keys.iter().filter(warned).copied().collect::<Vec<_>>(), ["limits.cpu", "requests.storage", "services"]);
+    assert_eq!(
+        keys.iter().filter(warned).copied().collect::<Vec<_>>(),
+        ["limits.cpu", "requests.storage", "services.nodeports"]
+    );
 }

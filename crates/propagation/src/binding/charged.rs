@@ -47,8 +47,8 @@ pub(super) fn excess(
         format!(
             "with overrides the copy asks for {} of {resource}, but its binding was charged {} for it, and \
              FederatedResourceQuota({}/{}) limits {resource}: request it in the template, or remove the override",
-            amount(&after, resource),
-            amount(&charged, resource),
+            amount(&after, &resource),
+            amount(&charged, &resource),
             quota.metadata.namespace.as_deref().unwrap_or_default(),
             quota.metadata.name.as_deref().unwrap_or_default(),
         )

@@ -5,10 +5,10 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use ironclad_api::{
-    Quantity, ResourceList,
+    Quantity, ResourceList, names,
     policy::{FederatedResourceQuota, OverridePolicy},
     quantity::{Amount, QuantityError},
-    work::{ResourceBindingSpec, TargetCluster},
+    work::{ObjectReference, ResourceBindingSpec, TargetCluster},
 };
 use ironclad_fleet::ClusterName;
 
@@ -20,8 +20,14 @@ pub type Amounts = BTreeMap<String, Amount>;
 /// The resource that counts replicas.
 pub const PODS: &str = "pods";
 
+/// Prefix of the keys that count objects.
+const COUNT: &str = "count/";
+/// Keys of core kinds that count their objects without that prefix.
+pub const COUNTED_KINDS: [&str; 6] =
+    ["services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"];
+
 /// Usage of a binding over all its clusters: requests of one replica times replicas, or of one set of components times
-/// clusters. Each replica is one of [`PODS`].
+/// clusters. Each replica is one of [`PODS`], and each cluster has one object of the binding's kind.
 ///
 /// # Errors
 /// If a quantity cannot be parsed.
@@ -35,7 +41,9 @@ pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> 
         }
         Ok(())
     };
-    let pod = ResourceList::from([(PODS.to_owned(), Quantity("1".to_owned()))]);
+    let one = |key: String| ResourceList::from([(key, Quantity("1".to_owned()))]);
+    add(&one(count_key(&spec.resource)), i64::try_from(spec.clusters.len()).unwrap_or(i64::MAX))?;
+    let pod = one(PODS.to_owned());
     if spec.components.is_empty() {
         let replicas = spec.clusters.iter().map(|target| i64::from(target.replicas.max(0))).sum();
         add(&pod, replicas)?;
@@ -57,8 +65,17 @@ pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> 
             }
         }
     }
-    total.retain(|key, amount| key != PODS || !amount.is_zero());
+    total.retain(|key, amount| !(key == PODS || key.starts_with(COUNT)) || !amount.is_zero());
     Ok(total)
+}
+
+/// The key that counts the copies of an object: `count/deployments.apps`. The plural is Kubernetes' guess.
+fn count_key(resource: &ObjectReference) -> String {
+    let plural = names::guessed_plural(&resource.kind);
+    match resource.api_version.split_once('/') {
+        Some((group, _)) => format!("{COUNT}{plural}.{group}"),
+        None => format!("{COUNT}{plural}"),
+    }
 }
 
 /// Difference of usage between two versions of a binding, without the resources whose usage stays the same.
@@ -101,7 +118,7 @@ pub fn of_result(spec: &ResourceBindingSpec, targets: &[TargetCluster]) -> Resul
 pub fn refusal(quota: &FederatedResourceQuota, difference: &Amounts) -> Result<Option<String>, QuantityError> {
     let used = quota.status.as_ref().map(|status| &status.overall_used);
     for (key, limit) in &quota.spec.overall {
-        let Some(change) = difference.get(limited(key)) else { continue };
+        let Some(change) = difference.get(&*limited(key)) else { continue };
         let before = used.and_then(|used| used.get(key)).map(Amount::try_from).transpose()?.unwrap_or(Amount::ZERO);
         let (after, limit) = (before + *change, Amount::try_from(limit)?);
         if !change.is_negative() && after > limit {
@@ -166,10 +183,15 @@ impl Records {
     }
 }
 
-/// The resource that a key of a quota limits: `requests.cpu` limits `cpu`, since bindings carry requests.
+/// The resource that a key of a quota limits: `requests.cpu` limits `cpu`, since bindings carry requests, and `secrets`
+/// limits `count/secrets`.
 #[must_use]
-pub fn limited(key: &str) -> &str {
-    key.strip_prefix("requests.").unwrap_or(key)
+pub fn limited(key: &str) -> Cow<'_, str> {
+    match key.strip_prefix("requests.") {
+        Some(resource) => resource.into(),
+        None if COUNTED_KINDS.contains(&key) => format!("{COUNT}{key}").into(),
+        None => key.into(),
+    }
 }
 
 /// Usage of the bindings of a namespace, for the keys of `overall`. A binding with an invalid quantity is ignored, so
@@ -185,7 +207,7 @@ pub fn counted<'a>(
             *total.entry(resource).or_insert(Amount::ZERO) += amount;
         }
     }
-    let of = |key: &String| total.get(limited(key)).copied().unwrap_or(Amount::ZERO);
+    let of = |key: &String| total.get(&*limited(key)).copied().unwrap_or(Amount::ZERO);
     overall.keys().map(|key| (key.clone(), of(key).into())).collect()
 }
 
@@ -221,14 +243,14 @@ mod tests {
             (
                 "requests times replicas of all clusters",
                 json!({"replicas": 5, "replicaRequirements": {"resourceRequest": {"cpu": "100m", "memory": "1Gi"}}, "clusters": clusters}),
-                json!({"cpu": "500m", "memory": "5Gi", "pods": "5"}),
+                json!({"cpu": "500m", "memory": "5Gi", "pods": "5", "count/deployments.apps": "2"}),
             ),
             (
                 "a set of components in each cluster",
                 json!({"components": [
                     {"name": "head", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}},
                     {"name": "worker", "replicas": 3, "replicaRequirements": {"resourceRequest": {"cpu": "2"}}}], "clusters": clusters}),
-                json!({"cpu": "14", "pods": "8"}),
+                json!({"cpu": "14", "pods": "8", "count/deployments.apps": "2"}),
             ),
             (
                 "not placed yet",
@@ -240,19 +262,23 @@ mod tests {
                 json!({"components": [
                     {"name": "a", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "-100", "memory": "1"}}},
                     {"name": "b", "replicas": -5, "replicaRequirements": {"resourceRequest": {"memory": "1"}}}], "clusters": clusters}),
-                json!({"cpu": "0", "memory": "2", "pods": "2"}),
+                json!({"cpu": "0", "memory": "2", "pods": "2", "count/deployments.apps": "2"}),
             ),
             (
                 "negative replicas count as none",
                 json!({"replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "clusters": [{"name": "m1", "replicas": -3}, {"name": "m2", "replicas": 2}]}),
-                json!({"cpu": "2", "pods": "2"}),
+                json!({"cpu": "2", "pods": "2", "count/deployments.apps": "2"}),
             ),
-            ("no requests", json!({"replicas": 5, "clusters": clusters}), json!({"pods": "5"})),
-            ("no replicas", json!({"clusters": [{"name": "m1"}]}), json!({})),
+            (
+                "no requests",
+                json!({"replicas": 5, "clusters": clusters}),
+                json!({"pods": "5", "count/deployments.apps": "2"}),
+            ),
+            ("no replicas", json!({"clusters": [{"name": "m1"}]}), json!({"count/deployments.apps": "1"})),
             (
                 "a request for pods",
                 json!({"replicaRequirements": {"resourceRequest": {"pods": "7"}}, "clusters": [{"name": "m1", "replicas": 2}]}),
-                json!({"pods": "2"}),
+                json!({"pods": "2", "count/deployments.apps": "1"}),
             ),
         ] {
             let mut value = value;
@@ -291,6 +317,24 @@ mod tests {
             ("enough is left", web(0, 3), quota(json!({"cpu": "8"}), json!({"cpu": "5"})), None),
             ("too little is left", web(0, 4), quota(json!({"cpu": "8"}), json!({"cpu": "5"})), over("cpu", "9", "8")),
             ("what it has counts already", web(2, 4), quota(json!({"cpu": "8"}), json!({"cpu": "6"})), None),
+            (
+                "objects",
+                set.clone(),
+                quota(json!({"count/deployments.apps": "3"}), json!({"count/deployments.apps": "2"})),
+                None,
+            ),
+            (
+                "more objects",
+                set.clone(),
+                quota(json!({"count/deployments.apps": "2"}), json!({"count/deployments.apps": "2"})),
+                over("count/deployments.apps", "3", "2"),
+            ),
+            (
+                "objects of another kind",
+                set.clone(),
+                quota(json!({"count/jobs.batch": "0", "secrets": "0"}), json!({})),
+                None,
+            ),
             ("pods", web(0, 4), quota(json!({"pods": "3"}), json!({})), over("pods", "4", "3")),
             ("another key", web(0, 4), quota(json!({"requests.cpu": "3"}), json!({})), over("requests.cpu", "4", "3")),
             ("a set", set.clone(), quota(json!({"cpu": "6"}), json!({})), over("cpu", "7", "6")),
@@ -324,6 +368,13 @@ mod tests {
         let overall = list(json!({"cpu": "10", "requests.cpu": "20", "memory": "1Gi", "pods": "9", "limits.cpu": "1"}));
         let want = json!({"cpu": "2500m", "requests.cpu": "2500m", "memory": "0", "pods": "4", "limits.cpu": "0"});
         assert_eq!(json!(counted(&overall, &all)), want);
+        let secret = spec(
+            json!({"resource": {"apiVersion": "v1", "kind": "Secret", "name": "key"}, "clusters": [{"name": "m1"}, {"name": "m2"}]}),
+        );
+        let overall =
+            list(json!({"secrets": "9", "count/secrets": "9", "count/deployments.apps": "9", "configmaps": "9"}));
+        let want = json!({"secrets": "2", "count/secrets": "2", "count/deployments.apps": "2", "configmaps": "0"});
+        assert_eq!(json!(counted(&overall, all[..2].iter().chain([&secret]))), want, "copies in all clusters");
     }
 
     #[test]

@@ -141,6 +141,10 @@ pub const AMBIGUOUS_TARGET: &str = "AmbiguousTarget";
 pub const BEHAVIOR_NOT_SUPPORTED: &str = "BehaviorNotSupported";
 /// On a distributed HPA: an OverridePolicy of a user changes the replicas of its target.
 pub const REPLICAS_OVERRIDDEN_BY_USER_POLICY: &str = "ReplicasOverriddenByUserPolicy";
+/// On a distributed HPA: members lend shares of the maximum to a member that needs more.
+pub const REPLICAS_LENT: &str = "ReplicasLent";
+/// On a distributed HPA: a member runs more than its new maximum.
+pub const REPLICAS_CUT: &str = "ReplicasCut";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.

@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 34] = [
+const BESIDE_THE_TABLE: [(&str, &str); 36] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -54,6 +54,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 34] = [
     ("BehaviorNotSupported", "W"),
     ("ConflictingAutoscaler", "W"),
     ("ReplicasOverriddenByUserPolicy", "W"),
+    ("ReplicasLent", "N"),
+    ("ReplicasCut", "N"),
 ];
 
 /// Sources of the constants: this crate's, and those of rounds of autoscalers.

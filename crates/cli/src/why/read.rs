@@ -19,6 +19,7 @@ use ironclad_planning::{Fleet, Settings};
 use ironclad_runtime::Api;
 use ironclad_scheduling::preempt::Mode;
 use ironclad_seam::Clock;
+use k8s_openapi::{Resource as _, api::autoscaling::v2::HorizontalPodAutoscaler};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 
@@ -68,6 +69,13 @@ pub(crate) async fn live(
         policies.into_iter().for_each(|policy| world.insert_policy(policy));
         let overrides = every(Api::<OverridePolicy>::namespaced(client.clone(), namespace)).await?;
         fleet.overrides = overrides.into_iter().map(Arc::new).collect();
+        // One of them may have the template as its target.
+        for hpa in every(Api::<HorizontalPodAutoscaler>::namespaced(client.clone(), namespace)).await? {
+            let mut object = serde_json::to_value(hpa)?;
+            object["apiVersion"] = HorizontalPodAutoscaler::API_VERSION.into();
+            object["kind"] = HorizontalPodAutoscaler::KIND.into();
+            fleet.world.insert_template(object);
+        }
         let bindings = Api::<ResourceBinding>::namespaced(client.clone(), namespace);
         let found = bindings.get_opt(&binding).await?;
         // Preemption compares with the bindings of all namespaces, groups of workloads with those of their own.

@@ -5,7 +5,7 @@ use std::fmt;
 use ironclad_api::reasons;
 use serde::Serialize;
 
-use crate::{ClusterName, ObjectKey};
+use crate::{ClusterName, Gvk, ObjectKey};
 
 /// Reason why a cluster of the binding has no share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,6 +21,8 @@ pub enum Left {
     NotReady,
     /// It serves no version of HorizontalPodAutoscaler that reports conditions.
     NoVersion,
+    /// It does not serve the kind of the autoscaler.
+    NotServed { kind: Gvk },
 }
 
 impl Left {
@@ -33,6 +35,7 @@ impl Left {
             Self::Tainted { .. } => "Tainted",
             Self::NotReady => "NotReady",
             Self::NoVersion => "NoVersion",
+            Self::NotServed { .. } => "NotServed",
         }
     }
 }
@@ -47,6 +50,7 @@ impl fmt::Display for Left {
             Self::NoVersion => {
                 f.write_str("it serves neither autoscaling/v2 nor v2beta2 nor v2beta1, and v1 has no conditions")
             }
+            Self::NotServed { kind } => write!(f, "it does not serve {kind}: install its controller there"),
         }
     }
 }
@@ -118,6 +122,14 @@ pub enum Reason {
     GrowsLater {
         cluster: ClusterName,
         /// The maximum then.
+        max: i32,
+    },
+    /// The member runs more than its new maximum.
+    Cut {
+        cluster: ClusterName,
+        /// Replicas that it runs.
+        runs: i32,
+        /// The maximum.
         max: i32,
     },
     /// Works of the cluster are not dispatched.
@@ -194,6 +206,7 @@ impl Reason {
             Self::Share { .. } => "Share",
             Self::Frozen { .. } => "Frozen",
             Self::GrowsLater { .. } => "GrowsLater",
+            Self::Cut { .. } => "Cut",
             Self::Suspended { .. } => "Suspended",
             Self::AwaitsTarget { .. } => "AwaitsTarget",
             Self::Lends { .. } => "Lends",
@@ -245,6 +258,10 @@ impl fmt::Display for Reason {
             Self::GrowsLater { cluster, max } => {
                 write!(f, "cluster {cluster} may have {max} replicas once others have given up theirs")
             }
+            Self::Cut { cluster, runs, max } => write!(
+                f,
+                "cluster {cluster} runs {runs} replicas and may have {max}: all members together run more than the maximum"
+            ),
             Self::Suspended { cluster } => write!(f, "dispatching to cluster {cluster} is suspended"),
             Self::AwaitsTarget { cluster } => {
                 write!(f, "the target's Work of cluster {cluster} does not yet leave its replicas to the member")

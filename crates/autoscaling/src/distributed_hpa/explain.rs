@@ -138,6 +138,9 @@ fn notes_of(of: &ClusterState, now: Timestamp) -> Vec<String> {
             None => format!("needs no loan since {since}: gives it back"),
         });
     }
+    if let Some(raised) = &of.raised {
+        notes.push(format!("its minimum is {} while it takes over what leaves other clusters", raised.to));
+    }
     if let Some(most) = of.may_have {
         notes.push(format!("may still run up to {most}: no report says that it shrank"));
     }

@@ -38,7 +38,7 @@ use super::{
     ending, is_ready,
     lend::{self, Account},
     manifest::{self, Version},
-    own_works, quota, reference_of,
+    moved, own_works, quota, reference_of,
     report::{self, Report},
     scaler::{Scaler, Weights},
     split::{Bounds, Mode, split},
@@ -264,6 +264,7 @@ pub(super) fn divide(
     if !scaler.kind.has_bounds() {
         return at_moments(cx, target, fleet, reports, (&template, &mode, &weights, &shares), ids, plan);
     }
+    takes_over(cx, target, fleet, reports, &weights, plan);
     // Loans come afterwards: what a quota takes from a share is no headroom to lend.
     let shares = within_quotas(cx, target, shares, plan);
     let maxima = maxima(cx, &mode, &shares, &weights, reports, plan);
@@ -281,7 +282,9 @@ pub(super) fn divide(
     let mut writes: Vec<Write> = Vec::new();
     for (cluster, member) in &fleet.members {
         let (share, max, has) = (shares[cluster], now[cluster], members[cluster].has);
-        let bounds = Bounds { min: share.min.min(max), max };
+        let raised =
+            cx.state.clusters.get(cluster).and_then(|state| state.raised.as_ref()).map_or(0, |raised| raised.to);
+        let bounds = Bounds { min: share.min.max(raised).min(max), max };
         let existing = existing(cx.seen, cluster);
         let reason = Reason::Share { cluster: cluster.clone(), min: bounds.min, max, share: share.max };
         let state = cx.state.clusters.entry(cluster.clone()).or_default();
@@ -309,6 +312,51 @@ pub(super) fn divide(
     }
     writes.extend(leaving(cx, fleet, reports, plan));
     writes
+}
+
+/// Raises the minima of the members by what leaves other clusters, and lets what was raised before end.
+fn takes_over(
+    cx: &mut Context<'_>,
+    target: &Placed<'_>,
+    fleet: &Fleet<'_>,
+    reports: &Reports<'_>,
+    weights: &Weights,
+    plan: &mut Plan<Effect>,
+) {
+    let now = cx.seen.now;
+    let moves = |cluster: &ClusterName| {
+        matches!(fleet.left.get(cluster), Some(Left::Evicted | Left::Tainted { .. })) && reports.has_target(cluster)
+    };
+    let runs = |state: &ClusterState| state.current.max(state.desired).unwrap_or(0);
+    let (mut leaving, mut leaves) = (false, 0_i32);
+    for (cluster, state) in &mut cx.state.clusters {
+        let is_leaving = moves(cluster);
+        leaving |= is_leaving;
+        if is_leaving && !state.taken_over {
+            leaves = leaves.saturating_add(runs(state));
+        }
+        state.taken_over = is_leaving;
+    }
+    let mut members = BTreeMap::new();
+    for (cluster, state) in &mut cx.state.clusters {
+        let is_member = fleet.members.contains_key(cluster);
+        let before = state.raised.take().filter(|_| is_member);
+        state.raised = before.and_then(|raised| moved::lasting(raised, runs(state), leaving, now));
+        if is_member {
+            let weight = weights.get(cluster).copied().unwrap_or(0);
+            // A copy begins with what the binding gives it.
+            let given = i32::try_from(target.given(cluster)).unwrap_or(i32::MAX);
+            let runs = state.current.max(state.desired).unwrap_or(given);
+            members.insert(cluster.clone(), moved::Member { weight, runs, raised: state.raised.clone() });
+        }
+    }
+    for (cluster, raised) in moved::raise(&members, leaves, now) {
+        plan.note(Reason::TakesOver { cluster: cluster.clone(), min: raised.to }.into());
+        cx.state.clusters.entry(cluster).or_default().raised = Some(raised);
+    }
+    let next = cx.state.clusters.values().filter_map(|state| state.raised.as_ref());
+    let next = next.filter_map(|raised| state::left(raised.since, moved::RAISED_MAX, now)).min();
+    next.into_iter().for_each(|wait| cx.again_in(wait));
 }
 
 /// The Works of an object that says numbers for moments: each member has its part, and nothing is lent or held back.

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod lend;
 pub mod manifest;
 mod members;
+mod moved;
 pub mod quota;
 mod recorded;
 pub mod report;
@@ -61,6 +62,8 @@ const API_VERSION: &str = "autoscaling/v2";
 const KIND: &str = "HorizontalPodAutoscaler";
 /// Value of label `resourcetemplate.karmada.io/claimed-by`.
 const CLAIMANT: &str = labels::CLAIMED_BY_DISTRIBUTED_HPA;
+/// Time after the creation of an object for which a target without a place is no problem.
+pub(crate) const PLACED_WITHIN: SignedDuration = SignedDuration::from_secs(10);
 /// Interval at which an object is reconciled without an event.
 pub const RESYNC: SignedDuration = SignedDuration::from_secs(60);
 
@@ -313,6 +316,17 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let binding = seen.binding.filter(|binding| binding.metadata.deletion_timestamp.is_none());
     let Some(binding) = binding.filter(|binding| !binding.spec.clusters.is_empty()) else {
         cx.adopt(&mut plan);
+        if template.pointer(pointer).and_then(Value::as_i64) == Some(0) {
+            cx.refused(&mut plan, &Reason::SwitchedOff { target: target_key(hpa) });
+            return plan;
+        }
+        let created = hpa.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        if let Some(left) = created.and_then(|created| state::left(created, PLACED_WITHIN, seen.now)) {
+            // It was applied together with its target and the policy, which are about to be handled.
+            cx.again_in(left);
+            plan.effects.push(Effect::RequeueAfter(cx.next));
+            return plan;
+        }
         cx.refused(&mut plan, &Reason::NoBinding { target: target_key(hpa) });
         return plan;
     };

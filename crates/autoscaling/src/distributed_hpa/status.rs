@@ -37,6 +37,21 @@ struct Condition {
 
 /// Reports that the object cannot work.
 pub(super) fn refused(cx: &Context<'_>, plan: &mut Plan<Effect>, reason: &Reason) {
+    if let Reason::SwitchedOff { .. } = reason {
+        // No problem: the same conditions as those of an autoscaler of one cluster.
+        let (reason, message) = (reason.reason().to_owned(), reason.to_string());
+        let active = Condition { type_: SCALING_ACTIVE, status: conditions::FALSE, reason, message };
+        let able = Condition {
+            type_: ABLE_TO_SCALE,
+            status: conditions::TRUE,
+            reason: SUCCEEDED_GET_SCALE.to_owned(),
+            message: "the target was found".to_owned(),
+        };
+        let mut status = present(cx);
+        put(cx, &mut status, vec![able, active]);
+        write(cx, plan, status);
+        return;
+    }
     let (word, message) = (reason.reason(), reason.to_string());
     let is_new = stored(cx, ABLE_TO_SCALE).is_none_or(|(status, before)| (status, before) != (conditions::FALSE, word));
     let able = Condition { type_: ABLE_TO_SCALE, status: conditions::FALSE, reason: word.to_owned(), message };

@@ -5,18 +5,20 @@ mod apply;
 pub(crate) mod metrics;
 mod observe;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{
     autoscaling::FederatedHPA,
     cluster::Cluster,
+    events::{NO_EFFECT, REPLICAS_NOT_RETAINED},
     policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::{ResourceBinding, Work},
 };
-use ironclad_autoscaling::distributed_hpa::{
-    self, decides_in_members, reference_of, scaler::Scaler, target_key, target_keys, wakes,
+use ironclad_autoscaling::{
+    distributed_hpa::{self, decides_in_members, reference_of, scaler::Scaler, target_key, target_keys, wakes},
+    idle::Verdict,
 };
-use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_fleet::{Event, Gvk, ObjectKey};
 use ironclad_propagation::{new_ids::NewIds, quota::COUNT_SETTLES, wakes::quota::records_decisions};
 use ironclad_runtime::{Change, Failure, Next, Queue};
 use ironclad_seam::{Seam, Tasks};
@@ -27,6 +29,7 @@ use self::{apply::Applier, metrics::DistributedHpaMetrics, observe::Observer};
 use crate::{
     caches::{DEFINITIONS, Definition},
     controller::{Controller, Reconciler},
+    events::Events,
     index::{BY_TARGET, binding_of, object_key, template_key},
     setup::{Setup, on_change, on_interpretation, on_template},
 };
@@ -36,6 +39,7 @@ pub(crate) const NAME: &str = "distributedHorizontalPodAutoscaler";
 
 struct DistributedAutoscaler {
     seam: Seam,
+    events: Events,
     queue: Queue<ObjectKey>,
     observer: Observer,
     applier: Applier,
@@ -46,6 +50,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let observer = Observer::new(setup);
     let this = Arc::new(DistributedAutoscaler {
         seam: setup.seam.clone(),
+        events: setup.events.clone(),
         queue: setup.queue(DistributedAutoscaler::NAME),
         applier: Applier::new(setup, &observer),
         metrics: setup.register(DistributedHpaMetrics::register),
@@ -101,10 +106,27 @@ impl Reconciler for DistributedAutoscaler {
 
 impl DistributedAutoscaler {
     async fn observe_and_apply(&self, key: &ObjectKey) -> Result<Next, Failure> {
-        let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
+        let Some(observed) = self.observer.observe(key).await? else { return Ok(self.tell_of_idle(key)) };
         let ids = NewIds::from(self.seam.rng.uuid());
         let plan = observed.with_seen(|seen| distributed_hpa::decide(seen, ids));
         self.applier.apply(key, &observed, plan).await
+    }
+
+    /// Tells of an object that nobody runs, or whose work is undone.
+    fn tell_of_idle(&self, key: &ObjectKey) -> Next {
+        let verdict = self.observer.idle(key);
+        let reason = match verdict {
+            None | Some(Verdict::Fine) => return Next::Forget,
+            Some(Verdict::Later(wait)) => {
+                return Next::After(Duration::try_from(wait).unwrap_or(Duration::from_secs(60)));
+            }
+            Some(Verdict::NotRun) => NO_EFFECT,
+            Some(Verdict::Undone { .. }) => REPLICAS_NOT_RETAINED,
+        };
+        if let (Some(scaler), Some(verdict)) = (self.observer.scalers.get(key), verdict) {
+            self.events.record(&Event::warning(reference_of(&scaler), reason, verdict.to_string()));
+        }
+        Next::Forget
     }
 
     fn enqueue_scalers_of(&self, target: &ObjectKey) {
@@ -135,12 +157,14 @@ impl DistributedAutoscaler {
         if wakes::claim(old_hpa, new_hpa) {
             self.enqueue_sharers(new_hpa.or(old_hpa).and_then(|hpa| hpa.metadata.namespace.as_deref()));
         }
-        let ours = [old_hpa, new_hpa].into_iter().flatten().any(decides_in_members);
-        if !wakes::autoscaler(old_hpa, new_hpa) || !ours {
+        if !wakes::autoscaler(old_hpa, new_hpa) {
             return;
         }
         if let Some(new) = &new {
             self.queue.add(new.key());
+        }
+        if ![old_hpa, new_hpa].into_iter().flatten().any(decides_in_members) {
+            return;
         }
         for hpa in [old_hpa, new_hpa].into_iter().flatten() {
             // Another one with this target may have to begin, or to cease.

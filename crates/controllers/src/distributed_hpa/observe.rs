@@ -13,9 +13,10 @@ use ironclad_api::{
 };
 use ironclad_autoscaling::{
     distributed_hpa::{
-        Options, Seen, Target, decides_in_members, is_enabled, policy_name, quota::Quotas, reference_of,
+        Options, Seen, Target, decides_in_members, is_enabled, is_kind, policy_name, quota::Quotas, reference_of,
         scaler::Scaler, target_key, work_keys,
     },
+    idle,
     rivals::Rival,
 };
 use ironclad_fleet::{ClusterName, Clusters, ObjectKey, gates::Gate};
@@ -219,6 +220,18 @@ impl Observer {
             now,
             scaler,
         }))
+    }
+
+    /// What is to be said about a HorizontalPodAutoscaler that is not distributed.
+    pub(super) fn idle(&self, key: &ObjectKey) -> Option<idle::Verdict> {
+        if !is_kind(&key.gvk) {
+            return None;
+        }
+        let hpa = self.scalers.get(key)?.hpa;
+        let template = self.templates.get(&target_key(&hpa));
+        let labels = template.as_ref().map(|template| template.labels());
+        let is_propagated = self.binding_of(key).is_some();
+        Some(idle::verdict(idle::Seen { hpa: &hpa, is_propagated, target: labels, now: self.clock.wall_seconds() }))
     }
 
     /// True if quotas are enforced in a namespace.

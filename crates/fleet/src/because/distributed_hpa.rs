@@ -94,6 +94,8 @@ pub enum Reason {
     NoScale { target: ObjectKey },
     /// The target has no binding, or one without clusters.
     NoBinding { target: ObjectKey },
+    /// The target has no replicas and no place: a user switched it off.
+    SwitchedOff { target: ObjectKey },
     /// No cluster of the binding counts now.
     NoCluster,
     /// A cluster of the binding has no share.
@@ -131,6 +133,12 @@ pub enum Reason {
         runs: i32,
         /// The maximum.
         max: i32,
+    },
+    /// The member takes over a part of what leaves other clusters.
+    TakesOver {
+        cluster: ClusterName,
+        /// Its minimum meanwhile.
+        min: i32,
     },
     /// Works of the cluster are not dispatched.
     Suspended { cluster: ClusterName },
@@ -201,12 +209,14 @@ impl Reason {
             Self::TargetMissing { .. } => "FailedGetScaleTargetRef",
             Self::NoScale { .. } => "FailedGetScale",
             Self::NoBinding { .. } => "FailedGetBinding",
+            Self::SwitchedOff { .. } => reasons::federated_hpa::SCALING_DISABLED,
             Self::NoCluster => "FailedGetTargetClusters",
             Self::ClusterLeft { why, .. } => why.reason(),
             Self::Share { .. } => "Share",
             Self::Frozen { .. } => "Frozen",
             Self::GrowsLater { .. } => "GrowsLater",
             Self::Cut { .. } => "Cut",
+            Self::TakesOver { .. } => "TakesOver",
             Self::Suspended { .. } => "Suspended",
             Self::AwaitsTarget { .. } => "AwaitsTarget",
             Self::Lends { .. } => "Lends",
@@ -244,6 +254,9 @@ impl fmt::Display for Reason {
             Self::NoBinding { target } => {
                 write!(f, "{target} is in no cluster: a policy has to select it, and the scheduler has to place it")
             }
+            Self::SwitchedOff { target } => {
+                write!(f, "scaling is disabled since the replica count of {target} is zero: scale it to begin again")
+            }
             Self::NoCluster => f.write_str("no cluster of the target can be used now: nothing is changed"),
             Self::ClusterLeft { cluster, why } => write!(f, "cluster {cluster} has no share: {why}"),
             Self::Share { cluster, min, max, share } if max == share => {
@@ -262,6 +275,9 @@ impl fmt::Display for Reason {
                 f,
                 "cluster {cluster} runs {runs} replicas and may have {max}: all members together run more than the maximum"
             ),
+            Self::TakesOver { cluster, min } => {
+                write!(f, "cluster {cluster} has at least {min} replicas while it takes over what leaves other clusters")
+            }
             Self::Suspended { cluster } => write!(f, "dispatching to cluster {cluster} is suspended"),
             Self::AwaitsTarget { cluster } => {
                 write!(f, "the target's Work of cluster {cluster} does not yet leave its replicas to the member")

@@ -676,15 +676,21 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
     world.binding = Some(patched(world.binding.as_ref().unwrap(), &json!({"spec": {"gracefulEvictionTasks": task}})));
     world.old_copies = vec!["B"];
     world.settle();
-    assert_eq!(world.bounds(), "A(2,60) B(1,7) C(1,33)", "what the copy has is not given to others");
+    assert_eq!(world.bounds(), "A(7,60) B(1,7) C(3,33)", "what the copy has is not given to others, who take over");
     assert_eq!(world.rules(), "B=7", "the copy keeps its replicas");
     world.old_copies.clear();
     world.place(&[("A", 2), ("C", 1)]);
     world.second += 10;
     world.settle();
-    assert_eq!(world.bounds(), "A(2,67) C(1,33)");
+    assert_eq!(world.bounds(), "A(7,67) C(3,33)", "their autoscalers have not decided since");
     assert!(!world.state().clusters.contains_key(&ClusterName::from("B")));
-    assert_eq!(world.rules(), "");
+    world.report("A", 7, 7, READY);
+    world.settle();
+    assert_eq!(world.bounds(), "A(2,67) C(3,33)", "this one has");
+    assert_eq!(world.rules(), "A=7");
+    world.second += 300;
+    world.settle();
+    assert_eq!(world.bounds(), "A(2,67) C(1,33)");
 }
 
 #[test]
@@ -833,6 +839,35 @@ fn targets_that_cannot_be_scaled() {
         world.second += 3600;
         assert!(world.settle().is_empty(), "{name}");
     }
+}
+
+#[test]
+fn a_place_may_come_later() {
+    let mut world = World::new(&[("A", 3)], (3, 9));
+    let created = Time(world.now());
+    world.hpa.metadata.creation_timestamp = Some(created);
+    world.binding = None;
+    world.settle();
+    assert_eq!((world.condition("AbleToScale"), world.events.len()), (String::new(), 0));
+    world.second += 10;
+    world.settle();
+    assert!(world.condition("AbleToScale").starts_with("False FailedGetBinding"));
+    assert_eq!(world.events.len(), 1, "{:?}", world.events);
+}
+
+#[test]
+fn a_target_at_zero_is_switched_off() {
+    let mut world = three();
+    *world.template.pointer_mut("/spec/replicas").unwrap() = json!(0);
+    world.place(&[]);
+    world.settle();
+    let active = world.condition("ScalingActive");
+    assert!(
+        active.starts_with("False ScalingDisabled: scaling is disabled since the replica count of Deployment"),
+        "{active}"
+    );
+    assert!(world.condition("AbleToScale").starts_with("True SucceededGetScale"));
+    assert!(world.events.is_empty(), "{:?}", world.events);
 }
 
 #[test]

@@ -452,12 +452,15 @@ async fn others_take_over_when_a_member_is_lost_and_evicted() -> anyhow::Result<
     let clusters: Api<Cluster> = Api::all(scene.world.user());
     let before = scene.replicas().await?;
     clusters.patch("member3", &PatchParams::default(), &Patch::Merge(taint)).await?;
-    let mut raised = 0;
+    let mut seen = Vec::new();
     for _ in 0..12 {
-        raised = raised.max(scene.bounds().await?[..2].iter().map(|(min, _)| min).sum());
+        seen.push((scene.bounds().await?, scene.replicas().await?));
         scene.pass(TICK).await?;
     }
-    ensure!(raised >= before.iter().sum(), "others have to run what leaves: {raised} after {before:?}");
+    let is_raised = seen.iter().any(|(bounds, _)| bounds[..2].iter().any(|(min, _)| *min > before[0]));
+    let gone = seen.iter().find(|(_, replicas)| replicas[2] == 0).map(|(_, replicas)| replicas);
+    let is_taken_over = gone.is_some_and(|replicas| is_about(replicas, before.iter().sum()));
+    ensure!(is_raised && is_taken_over, "others run what leaves before it is missed: {before:?}, then {seen:?}");
     for _ in 0..240 {
         if scene.in_member("member3").await?.is_none() {
             break;

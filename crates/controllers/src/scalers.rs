@@ -1,6 +1,6 @@
 //! Autoscalers that members run, of all kinds that the interpreter has rows of.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_autoscaling::distributed_hpa::{
     self, decides_in_members, is_run_by_members,
@@ -11,6 +11,7 @@ use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_runtime::{Change, Failure, Informer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::{ResourceExt as _, api::DynamicObject};
+use parking_lot::RwLock;
 
 use crate::{
     caches::{DEFINITIONS, Definition, HORIZONTAL_POD_AUTOSCALERS},
@@ -23,16 +24,25 @@ use crate::{
 /// The caches in which they are found.
 pub(crate) struct Scalers {
     pub(crate) hpas: Informer<HorizontalPodAutoscaler>,
-    definitions: Informer<Definition>,
+    /// Groups that have definitions. Each decision asks for them.
+    groups: Arc<RwLock<BTreeSet<String>>>,
     templates: Arc<Objects<DynamicObject>>,
     interpreters: Arc<Interpreters>,
 }
 
 impl Scalers {
     pub(crate) fn new(setup: &Setup) -> Self {
+        let definitions = setup.caches.take(&DEFINITIONS);
+        let groups: Arc<RwLock<BTreeSet<String>>> = Arc::default();
+        let known = groups.clone();
+        // A group stays: whether a kind of it is served is asked then.
+        definitions.on_change(move |change: &Change<Definition>| {
+            known.write().extend(change.new.as_deref().and_then(group));
+        });
+        groups.write().extend(definitions.list().iter().filter_map(|definition| group(definition)));
         Self {
             hpas: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
-            definitions: setup.caches.take(&DEFINITIONS),
+            groups,
             templates: setup.templates().clone(),
             interpreters: setup.interpreters().clone(),
         }
@@ -52,11 +62,12 @@ impl Scalers {
     }
 
     fn is_defined(&self, gvk: &Gvk) -> bool {
-        let of_group = |definition: &Arc<Definition>| {
-            let name = definition.name_any();
-            name.split_once('.').is_some_and(|(_, group)| *group == *gvk.group)
-        };
-        self.templates.watched(gvk).is_some() || self.definitions.list().iter().any(of_group)
+        self.groups.read().contains(&*gvk.group)
+    }
+
+    /// True if objects of other kinds than HorizontalPodAutoscalers are watched.
+    pub(crate) fn knows_others(&self) -> bool {
+        self.interpreters.autoscalers().keys().any(|gvk| self.templates.watched(gvk).is_some())
     }
 
     /// The one with this key.
@@ -70,12 +81,13 @@ impl Scalers {
     /// An object of a watched kind, if it is an autoscaler.
     pub(crate) fn seen(&self, gvk: &Gvk, object: &DynamicObject) -> Option<Scaler> {
         let kinds = self.interpreters.autoscalers();
-        kinds.contains_key(gvk).then(|| serde_json::to_value(object).ok()).flatten().and_then(|object| {
-            let mut object = object;
-            object["apiVersion"] = gvk.api_version().into();
-            object["kind"] = gvk.kind.to_string().into();
-            seen_by(&kinds, gvk, object)
-        })
+        if !kinds.contains_key(gvk) {
+            return None;
+        }
+        let mut object = serde_json::to_value(object).ok()?;
+        object["apiVersion"] = gvk.api_version().into();
+        object["kind"] = gvk.kind.to_string().into();
+        seen_by(&kinds, gvk, object)
     }
 
     /// Before and after a change, if the kind scales something.
@@ -109,4 +121,9 @@ impl Scalers {
         }
         all
     }
+}
+
+/// The group of the kind that a definition defines.
+fn group(definition: &Definition) -> Option<String> {
+    definition.name_any().split_once('.').map(|(_, group)| group.to_owned())
 }

@@ -216,8 +216,7 @@ pub(super) type Weights = std::collections::BTreeMap<ClusterName, u32>;
 #[must_use]
 pub fn kind_of(api_version: &str, kind: &str) -> Gvk {
     let gvk = Gvk::from_manifest(api_version, kind);
-    let is_hpa = AutoscalerKind { gvk: gvk.clone(), paths: ironclad_interpreter::AutoscalerPaths::default() }.is_hpa();
-    if is_hpa { Gvk::from_manifest(API_VERSION, KIND) } else { gvk }
+    if super::is_kind(&gvk) { Gvk::from_manifest(API_VERSION, KIND) } else { gvk }
 }
 
 /// Finds the row of an object's kind, and sees the object by it.

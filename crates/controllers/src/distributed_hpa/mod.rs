@@ -211,16 +211,18 @@ impl DistributedAutoscaler {
                 self.observer.note_report(new);
             }
             self.queue.add(key);
-        } else if let Some(key) = new.or(old).and_then(binding_of)
+            return;
+        }
+        let is_applied = wakes::target_work(old, new);
+        // Kinds that say no number report what the target runs.
+        let is_count = || self.observer.scalers.knows_others() && wakes::target_replicas(old, new);
+        if (is_applied || is_count())
+            && let Some(key) = new.or(old).and_then(binding_of)
             && let Some(binding) = self.observer.bindings.get_key(&key)
         {
-            let is_applied = wakes::target_work(old, new);
-            for scaler in self.observer.scalers.of_target(&template_key(&binding.spec)) {
-                // Kinds that say no number report what the target runs.
-                if is_applied || !scaler.kind.is_hpa() && wakes::target_replicas(old, new) {
-                    self.queue.add(scaler.key());
-                }
-            }
+            let all = self.observer.scalers.of_target(&template_key(&binding.spec));
+            let woken = all.iter().filter(|scaler| is_applied || !scaler.kind.is_hpa());
+            woken.for_each(|scaler| self.queue.add(scaler.key()));
         }
     }
 

@@ -284,7 +284,7 @@ mod tests {
     use ironclad_failover::{Evictions, Flags, Now, taint_manager::EpisodeReport};
 
     use super::*;
-    use crate::testkit::world_of;
+    use crate::testkit::{objects, world_of};
 
     /// Two ready clusters, and web, which may run on either.
     const FLEET: &str = r#"
@@ -441,11 +441,14 @@ items:
     #[test]
     fn autoscalers_that_nobody_runs_are_told() {
         let hpa = |labels: &str| {
-            world_of(&format!(
+            let text = format!(
                 "{{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: web, namespace: shop, \
                  creationTimestamp: \"1970-01-01T00:00:00Z\", labels: {{{labels}}}}}, \
                  spec: {{scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}, maxReplicas: 3}}}}"
-            ))
+            );
+            let mut world = World::default();
+            objects(&text).into_iter().for_each(|object| world.insert_template(object));
+            world
         };
         let lines = |world: &World| warnings(world, None, false);
         let said = lines(&hpa(""));

@@ -70,6 +70,8 @@ pub const JOINED_BY: &str = "cluster.ironclad.io/joined-by";
 pub const CREDENTIALS_OF: &str = "cluster.ironclad.io/credentials-of";
 /// Address (`host:port`) to which replicas forward explain requests, on the leader's Lease.
 pub const EXPLAIN_LEADER_ADDRESS: &str = "explain.ironclad.io/leader-address";
+/// JSON on a ResourceInterpreterCustomization: its kind scales a target, and where its objects have target and bounds.
+pub const AUTOSCALER: &str = "interpreter.ironclad.io/autoscaler";
 /// `true` forces a Directly migration of a binding.
 pub const PROCEED_WITHOUT_CLEANUP: &str = "failover.ironclad.io/proceed-without-cleanup";
 /// Generation of the policy that was last applied to a binding.

@@ -141,6 +141,10 @@ pub const AMBIGUOUS_TARGET: &str = "AmbiguousTarget";
 pub const BEHAVIOR_NOT_SUPPORTED: &str = "BehaviorNotSupported";
 /// On a distributed HPA: an OverridePolicy of a user changes the replicas of its target.
 pub const REPLICAS_OVERRIDDEN_BY_USER_POLICY: &str = "ReplicasOverriddenByUserPolicy";
+/// On a distributed HPA: members lend shares of the maximum to a member that needs more.
+pub const REPLICAS_LENT: &str = "ReplicasLent";
+/// On a distributed HPA: a member runs more than its new maximum.
+pub const REPLICAS_CUT: &str = "ReplicasCut";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
 /// On the detector's own Pod: a condition of CoreDNS cannot be loaded or stored.
@@ -183,7 +187,10 @@ pub const TAINT_CONFLICT: &str = "TaintConflict";
 pub const TAINT_ORPHANED: &str = "TaintOrphaned";
 /// On a binding: the clusters lack available replicas.
 pub const INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
-/// On objects of kinds on which no controller acts, and on policies with such fields.
+/// On a HorizontalPodAutoscaler that a policy propagates: the copies of its target do not keep their replicas.
+pub const REPLICAS_NOT_RETAINED: &str = "ReplicasNotRetained";
+/// On objects of kinds on which no controller acts, and on policies with such fields; on a HorizontalPodAutoscaler that is
+/// neither labelled nor propagated.
 pub const NO_EFFECT: &str = "NoEffect";
 /// On a Cluster: its credentials were rotated.
 pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";

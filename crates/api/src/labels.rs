@@ -18,6 +18,8 @@ pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
 pub const DEPENDED_BY_PREFIX: &str = "resourcebinding.karmada.io/depended-by-";
 /// Kind that claims a template, so that policies ignore it.
 pub const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
+/// Value of [`CLAIMED_BY`] on autoscalers that members run.
+pub const CLAIMED_BY_DISTRIBUTED_HPA: &str = "FederatedHPA";
 /// `true` keeps the replicas that are found in the member.
 pub const RETAIN_REPLICAS: &str = "resourcetemplate.karmada.io/retain-replicas";
 /// [`DELETION_PROTECTED_ALWAYS`] refuses deletion.

@@ -238,7 +238,7 @@ fn schedule(rule: &CronFederatedHPARule, local: &TimeZone) -> Result<Schedule, S
         Some(name) => ironclad_cron::time_zone(name)
             .ok_or_else(|| format!("spec.rules[{}].timeZone: unknown time zone {name}", rule.name))?,
     };
-    let parsed = Schedule::parse(&rule.schedule, zone);
+    let parsed = Schedule::parse_to_seven(&rule.schedule, zone);
     let invalid = |error| format!("spec.rules[{}].schedule {:?} is invalid: {error}", rule.name, rule.schedule);
     parsed.map(Schedule::once).map_err(invalid)
 }

@@ -7,6 +7,7 @@
 pub mod cron;
 pub mod distributed_hpa;
 pub mod federated_hpa;
+pub mod idle;
 pub mod replicas_sync;
 pub mod rivals;
 pub mod scale_target_marker;

@@ -1,13 +1,19 @@
 //! Autoscalers with the same target: the first one works (specification/autoscaling.md 6.10).
 
+use std::{fmt, sync::Arc};
+
 use ironclad_api::{ObjectMeta, Time, autoscaling::FederatedHPA};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+
+use crate::distributed_hpa::scaler::Scaler;
 
 /// Autoscaler with a target that another one has, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rival {
-    /// True for a distributed HorizontalPodAutoscaler, false for a FederatedHPA.
+    /// True for one that members run, false for a FederatedHPA.
     pub distributed: bool,
+    /// Its kind, if it is neither a FederatedHPA nor a HorizontalPodAutoscaler.
+    pub other_kind: Option<Arc<str>>,
     pub name: String,
     /// Its creation.
     pub created: Option<Time>,
@@ -16,6 +22,20 @@ pub struct Rival {
 impl From<&HorizontalPodAutoscaler> for Rival {
     fn from(hpa: &HorizontalPodAutoscaler) -> Self {
         Self::of(true, &hpa.metadata)
+    }
+}
+
+impl From<&Scaler> for Rival {
+    fn from(scaler: &Scaler) -> Self {
+        let other_kind = (!scaler.kind.is_hpa()).then(|| scaler.kind.gvk.kind.clone());
+        Self { other_kind, ..Self::of(true, &scaler.hpa.metadata) }
+    }
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.distributed { "HorizontalPodAutoscaler" } else { "FederatedHPA" };
+        write!(f, "{} {}", self.other_kind.as_deref().unwrap_or(kind), self.name)
     }
 }
 
@@ -28,12 +48,13 @@ impl From<&FederatedHPA> for Rival {
 impl Rival {
     fn of(distributed: bool, metadata: &ObjectMeta) -> Self {
         let name = metadata.name.clone().unwrap_or_default();
-        Self { distributed, name, created: metadata.creation_timestamp.clone() }
+        Self { distributed, other_kind: None, name, created: metadata.creation_timestamp.clone() }
     }
 
     /// Order among autoscalers of one target: by creation, then by name; of two with one name the FederatedHPA first.
-    fn rank(&self) -> (Option<&Time>, &str, bool) {
-        (self.created.as_ref(), &self.name, self.distributed)
+    /// Those of other kinds come last, since the others do not look at them.
+    fn rank(&self) -> (Option<&str>, Option<&Time>, &str, bool) {
+        (self.other_kind.as_deref(), self.created.as_ref(), &self.name, self.distributed)
     }
 
     /// Returns true if this one works and the other one does not.
@@ -57,7 +78,7 @@ mod tests {
 
     fn rival(distributed: bool, name: &str, second: i64) -> Rival {
         let created = Some(Time(Timestamp::from_second(second).unwrap()));
-        Rival { distributed, name: name.to_owned(), created }
+        Rival { distributed, other_kind: None, name: name.to_owned(), created }
     }
 
     #[test]
@@ -77,6 +98,11 @@ mod tests {
             );
             assert_eq!(works, (central_works, !central_works), "{name}");
         }
+        let keda = Rival { other_kind: Some("ScaledObject".into()), ..rival(true, "a", 0) };
+        for first in [rival(true, "z", 9), rival(false, "z", 9)] {
+            assert!(first.precedes(&keda) && !keda.precedes(&first), "other kinds come last");
+        }
+        assert_eq!(keda.to_string(), "ScaledObject a");
         let own = rival(true, "own", 5);
         assert_eq!(own.superior(&[]), None);
         let others = [rival(true, "b", 3), rival(false, "c", 2), rival(true, "later", 9)];

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{cluster::Cluster, conditions};
 use ironclad_members::client;
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
@@ -78,6 +78,23 @@ pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: 
     let found: Vec<_> = stream::iter(found).buffered(ASKED_MAX).collect().await;
     let found = clusters.iter().zip(found);
     found.map(|(cluster, access)| Member { name: cluster.name_any(), access }).collect()
+}
+
+/// The same members, of which those whose Cluster says that they are not Ready are not asked: they would answer late, or
+/// not at all.
+#[must_use]
+pub fn without_unready(members: Vec<Member>, clusters: &[Cluster]) -> Vec<Member> {
+    let unready = |name: &str| {
+        let cluster = clusters.iter().find(|cluster| cluster.name_any() == name)?;
+        let conditions = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let ready = conditions::get(conditions, conditions::cluster::READY)?;
+        (ready.status != conditions::TRUE).then(|| format!("its Cluster is not Ready: {}", ready.reason))
+    };
+    let seen = members.into_iter().map(|member| match unready(&member.name) {
+        Some(why) => Member { access: Err(why), ..member },
+        None => member,
+    });
+    seen.collect()
 }
 
 async fn access(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster) -> Result<Access, String> {
@@ -235,6 +252,26 @@ mod tests {
             },
         };
         (0..count).map(member).collect()
+    }
+
+    #[test]
+    fn members_that_are_not_ready_are_not_asked() {
+        let cluster = |name: &str, ready: &str| -> Cluster {
+            serde_json::from_value(
+                serde_json::json!({"metadata": {"name": name}, "spec": {"syncMode": "Push"}, "status": {
+                "conditions": [{"type": "Ready", "status": ready, "reason": "ClusterNotReachable", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
+            )
+            .unwrap()
+        };
+        let mut unheard = cluster("m0002", "True");
+        unheard.status = None;
+        let clusters = [cluster("m0000", "True"), cluster("m0001", "False"), unheard];
+        let seen = without_unready(members(3, |_| false), &clusters);
+        let asked: Vec<bool> = seen.iter().map(|member| member.access.is_ok()).collect();
+        assert_eq!(asked, [true, false, true]);
+        let why = seen[1].access.as_ref().err().map(String::as_str);
+        assert_eq!(why, Some("its Cluster is not Ready: ClusterNotReachable"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -149,12 +149,12 @@ async fn explained(
         return Ok(Explained::default());
     };
     let explained = explanation.for_tree();
-    if !explained.synced.is_empty() {
+    if let Some(placed) = &explained.placed {
         for (name, cluster) in &fleet.world.clusters {
             world.insert_cluster((**cluster).clone());
             let works = Api::<Work>::namespaced(client.clone(), &names::execution_namespace(&name.0));
             let works = &works;
-            let read = explained.synced.iter().map(async |work| works.get_opt(work).await);
+            let read = placed.works.iter().map(async |work| works.get_opt(work).await);
             let found: Vec<Option<Work>> = stream::iter(read).buffered(members::ASKED_MAX).try_collect().await?;
             found.into_iter().flatten().for_each(|work| world.insert_work(work));
         }

@@ -48,6 +48,7 @@ mod process;
 mod quota;
 mod rebalance;
 mod registry;
+mod scalers;
 mod scheduler;
 mod selected;
 mod settings;

@@ -10,17 +10,21 @@ const YEARS: i16 = 5;
 struct Bounds {
     least: u32,
     most: u32,
+    /// The end of a range without one.
+    last: u32,
     names: &'static [&'static str],
 }
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-const MINUTE: Bounds = Bounds { least: 0, most: 59, names: &[] };
-const HOUR: Bounds = Bounds { least: 0, most: 23, names: &[] };
-const DAY: Bounds = Bounds { least: 1, most: 31, names: &[] };
-const MONTH: Bounds = Bounds { least: 1, most: 12, names: &MONTHS };
-const WEEKDAY: Bounds = Bounds { least: 0, most: 6, names: &WEEKDAYS };
+const MINUTE: Bounds = Bounds { least: 0, most: 59, last: 59, names: &[] };
+const HOUR: Bounds = Bounds { least: 0, most: 23, last: 23, names: &[] };
+const DAY: Bounds = Bounds { least: 1, most: 31, last: 31, names: &[] };
+const MONTH: Bounds = Bounds { least: 1, most: 12, last: 12, names: &MONTHS };
+const WEEKDAY: Bounds = Bounds { least: 0, most: 6, last: 6, names: &WEEKDAYS };
+/// As crontab(5) has it: 7 is Sunday, too.
+const WEEKDAY_TO_SEVEN: Bounds = Bounds { most: 7, ..WEEKDAY };
 
 /// Set of the values of a field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,6 +64,18 @@ pub(crate) struct Fields {
 impl Fields {
     /// Parses five fields; messages are those of the cron library of a kube-apiserver.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_with(text, &WEEKDAY)
+    }
+
+    /// The same; Sunday is 0 and 7.
+    pub(crate) fn parse_to_seven(text: &str) -> Result<Self, String> {
+        let mut fields = Self::parse_with(text, &WEEKDAY_TO_SEVEN)?;
+        let days = &mut fields.weekdays.bits;
+        *days = (*days | (*days >> 7) & 1) & 0x7f;
+        Ok(fields)
+    }
+
+    fn parse_with(text: &str, weekday: &Bounds) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
             return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
@@ -69,7 +85,7 @@ impl Fields {
             hours: field(hours, &HOUR)?,
             days: field(days, &DAY)?,
             months: field(months, &MONTH)?,
-            weekdays: field(weekdays, &WEEKDAY)?,
+            weekdays: field(weekdays, weekday)?,
         })
     }
 
@@ -162,7 +178,7 @@ fn range(text: &str, bounds: &Bounds) -> Result<Values, String> {
     let ends: Vec<&str> = parts[0].split('-').collect();
     let star = matches!(ends[0], "*" | "?");
     let (start, mut end) = match ends.as_slice() {
-        ["*" | "?", ..] => (bounds.least, bounds.most),
+        ["*" | "?", ..] => (bounds.least, bounds.last),
         [one] => {
             let one = value(one, bounds)?;
             (one, one)
@@ -178,7 +194,7 @@ fn range(text: &str, bounds: &Bounds) -> Result<Values, String> {
         [_, step] => {
             let step = number(step)?;
             if ends.len() == 1 {
-                end = bounds.most;
+                end = bounds.last;
             }
             step
         }

@@ -59,6 +59,22 @@ impl Schedule {
     /// # Errors
     /// If the text is not a schedule, or names an unknown zone.
     pub fn parse(text: &str, zone: TimeZone) -> Result<Self, InvalidSchedule> {
+        Self::parse_with(text, zone, Fields::parse)
+    }
+
+    /// The same; Sunday is 0 and 7, as crontab(5) has it. Kubernetes knows 0 alone.
+    ///
+    /// # Errors
+    /// If the text is not a schedule, or names an unknown zone.
+    pub fn parse_to_seven(text: &str, zone: TimeZone) -> Result<Self, InvalidSchedule> {
+        Self::parse_with(text, zone, Fields::parse_to_seven)
+    }
+
+    fn parse_with(
+        text: &str,
+        zone: TimeZone,
+        fields: fn(&str) -> Result<Fields, String>,
+    ) -> Result<Self, InvalidSchedule> {
         let named = ["TZ=", "CRON_TZ="].into_iter().find_map(|prefix| text.strip_prefix(prefix));
         let (zone, text) = match named {
             None => (zone, text),
@@ -71,7 +87,7 @@ impl Schedule {
         };
         let times = match text.strip_prefix('@') {
             Some(_) => descriptor(text),
-            None => Fields::parse(text).map(Times::At),
+            None => fields(text).map(Times::At),
         };
         Ok(Self { times: times.map_err(InvalidSchedule)?, zone, once: false })
     }

@@ -53,6 +53,33 @@ fn grammar_is_that_of_a_kube_apiserver() {
 }
 
 #[test]
+fn the_seventh_day_is_sunday_for_those_who_want_it() {
+    let days = |parsed: Result<Schedule, InvalidSchedule>| {
+        let schedule = parsed.unwrap();
+        // The 4th of January 2026 is a Sunday.
+        let day = |day: i64| Timestamp::from_second(1_767_484_800 + day * 86_400).unwrap();
+        (0..7).filter(|number| schedule.has(day(*number))).collect::<Vec<i64>>()
+    };
+    for (field, want) in [
+        ("7", &[0][..]),
+        ("0", &[0]),
+        ("5-7", &[0, 5, 6]),
+        ("1-5", &[1, 2, 3, 4, 5]),
+        ("sat,7", &[0, 6]),
+        ("*", &[0, 1, 2, 3, 4, 5, 6]),
+        ("1/2", &[1, 3, 5]),
+        ("*/2", &[0, 2, 4, 6]),
+    ] {
+        let text = format!("0 0 * * {field}");
+        assert_eq!(days(Schedule::parse_to_seven(&text, TimeZone::UTC)), want, "{field}");
+        if let Ok(plain) = Schedule::parse(&text, TimeZone::UTC) {
+            assert_eq!(days(Ok(plain)), want, "{field} means the same where 7 is not known");
+        }
+    }
+    assert!(Schedule::parse_to_seven("0 0 * * 8", TimeZone::UTC).is_err());
+}
+
+#[test]
 fn zones_have_exactly_their_names() {
     for (zone, known) in [
         ("Europe/Berlin", true),

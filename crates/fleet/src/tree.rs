@@ -68,8 +68,18 @@ pub struct Explained {
     pub unclaimed: Option<(LinkState, String)>,
     /// Reason why a claimed template has no binding.
     pub unbound: Option<String>,
-    /// Names of the Works of a Namespace that namespace sync brings to every member; empty for all other templates.
-    pub synced: Vec<String>,
+    /// Works without a binding: those of a Namespace that namespace sync brings to every member, or of an autoscaler that
+    /// members run.
+    pub placed: Option<Placed>,
+}
+
+/// Works that a controller makes without a binding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// Names that they may have.
+    pub works: Vec<String>,
+    /// The clusters that have one; all if it is `None`.
+    pub clusters: Option<BTreeSet<ClusterName>>,
 }
 
 /// A binding of either kind, as far as the chain goes.
@@ -101,7 +111,7 @@ pub fn tree(world: &World, template: &ObjectKey, explained: &Explained) -> Optio
             let detail = explained.unbound.as_deref().unwrap_or("is not made yet");
             tree.push(2, "ResourceBinding", LinkState::Waiting, detail);
         }
-        None => synced(world, template, explained, &mut tree),
+        None => without_binding(world, template, explained, &mut tree),
     }
     Some(tree.close())
 }
@@ -326,19 +336,20 @@ fn cluster_state(world: &World, cluster: &ClusterName) -> (LinkState, String) {
     }
 }
 
-/// The Works of a Namespace without a binding, which namespace sync brings to every member.
-fn synced(world: &World, template: &ObjectKey, explained: &Explained, tree: &mut Tree) {
-    if explained.synced.is_empty() {
+/// The Works that a controller makes without a binding.
+fn without_binding(world: &World, template: &ObjectKey, explained: &Explained, tree: &mut Tree) {
+    let Some((placed, first)) = explained.placed.as_ref().and_then(|placed| Some((placed, placed.works.first()?)))
+    else {
         return;
-    }
-    for cluster in world.clusters.keys() {
+    };
+    let clusters = placed.clusters.clone().unwrap_or_else(|| world.clusters.keys().cloned().collect());
+    for cluster in &clusters {
         let (state, detail) = cluster_state(world, cluster);
         tree.push(2, format!("Cluster {cluster}"), state, detail);
-        let mut keys =
-            explained.synced.iter().map(|name| WorkKey { cluster: cluster.clone(), name: name.as_str().into() });
+        let mut keys = placed.works.iter().map(|name| WorkKey { cluster: cluster.clone(), name: name.as_str().into() });
         let work = keys.find_map(|key| world.works.get(&key)).map(|work| &**work);
         let (state, detail) = work.map_or((LinkState::Waiting, "is not made yet".to_owned()), applied);
-        let name = work.and_then(|work| work.metadata.name.as_deref()).unwrap_or(&explained.synced[0]);
+        let name = work.and_then(|work| work.metadata.name.as_deref()).unwrap_or(first);
         tree.push(3, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
         if work.is_some() {
             copy_at(4, world, template, cluster, work, tree);

@@ -11,6 +11,7 @@
 //! the same plan ([`Interpreter::for_a_decision`]).
 
 mod aggregate;
+mod autoscalers;
 mod checked;
 mod dependencies;
 mod error;
@@ -37,6 +38,7 @@ use serde_json::Value;
 
 pub use crate::{
     aggregate::Item,
+    autoscalers::{AutoscalerKind, AutoscalerKinds, AutoscalerPaths, InvalidRow},
     checked::{checked_components, checked_replicas},
     dependencies::Dependency,
     error::{CheckScript, InterpretError, ScriptError},
@@ -67,6 +69,8 @@ pub enum Health {
 pub struct Interpreter {
     sources: Arc<Vec<Arc<dyn Source>>>,
     replicas_paths: Arc<ReplicasPaths>,
+    /// Rows of users; those that are shipped are there anyway.
+    autoscalers: Arc<AutoscalerKinds>,
     calls: Arc<CallLog>,
 }
 
@@ -81,6 +85,20 @@ impl Interpreter {
     #[must_use]
     pub fn with_replicas_paths(self, replicas_paths: Arc<ReplicasPaths>) -> Self {
         Self { replicas_paths, ..self }
+    }
+
+    /// The same sources with these rows of autoscalers.
+    #[must_use]
+    pub fn with_autoscalers(self, autoscalers: Arc<AutoscalerKinds>) -> Self {
+        Self { autoscalers, ..self }
+    }
+
+    /// The kinds that scale a target, without HorizontalPodAutoscalers. Rows of users come before shipped ones.
+    #[must_use]
+    pub fn autoscalers(&self) -> AutoscalerKinds {
+        let mut all = AutoscalerKind::shipped();
+        all.extend(self.autoscalers.iter().map(|(gvk, row)| (gvk.clone(), row.clone())));
+        all
     }
 
     /// The kind of a manifest whose replicas are to be retained, if it is not known where it has them: look it up and

@@ -23,23 +23,24 @@ pub struct MemberReplicas {
     pub given: i64,
     /// True if the manifest says what the member decided.
     pub decided: bool,
+    /// True if the member's autoscaler goes to zero and comes back by itself. Any other one does nothing at zero.
+    pub may_rest: bool,
 }
 
 impl MemberReplicas {
     /// The word for [`MemberReplicas::decided`].
     const DECIDED: &'static str = "member";
+    /// The word for [`MemberReplicas::may_rest`].
+    const MAY_REST: &'static str = "zero";
 
     /// Reads the annotation of a manifest, or of an object in a member.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
-        let mut words = lens::annotation(object, FEDERATED_HPA_APPLIED_REPLICAS)?.split('/');
+        let mut words = lens::annotation(object, FEDERATED_HPA_APPLIED_REPLICAS)?.split('/').peekable();
         let (template, given) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let decided = match words.next() {
-            None => false,
-            Some(Self::DECIDED) => true,
-            Some(_) => return None,
-        };
-        words.next().is_none().then_some(Self { template, given, decided })
+        let decided = words.next_if_eq(&Self::DECIDED).is_some();
+        let may_rest = words.next_if_eq(&Self::MAY_REST).is_some();
+        words.next().is_none().then_some(Self { template, given, decided, may_rest })
     }
 
     /// Returns true if the member's number is newer than the one of this manifest, which was preceded by `applied`.
@@ -52,7 +53,10 @@ impl MemberReplicas {
 impl fmt::Display for MemberReplicas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.template, self.given)?;
-        if self.decided { write!(f, "/{}", Self::DECIDED) } else { Ok(()) }
+        for word in [(self.decided, Self::DECIDED), (self.may_rest, Self::MAY_REST)].iter().filter(|(is, _)| *is) {
+            write!(f, "/{}", word.1)?;
+        }
+        Ok(())
     }
 }
 
@@ -92,6 +96,8 @@ mod tests {
             ("the first time", Some("4/1"), 1, None, Some(8), 1),
             ("the last time", None, 1, Some("4/1/member"), Some(8), 1),
             ("a member at zero has no autoscaler that acts", Some("4/1"), 1, Some("4/1"), Some(0), 1),
+            ("one whose autoscaler brings it back", Some("4/1/zero"), 1, Some("4/1/zero"), Some(0), 0),
+            ("a user changes the template meanwhile", Some("9/3/zero"), 3, Some("4/1/zero"), Some(0), 3),
             ("a member without replicas", Some("4/1"), 1, Some("4/1"), None, 1),
             ("a mark that cannot be read", Some("4/1/else"), 1, Some("4/1/else"), Some(8), 1),
             ("nor can this one", Some("many"), 1, Some("many"), Some(8), 1),
@@ -105,8 +111,10 @@ mod tests {
     #[test]
     fn marks_are_read_back() {
         for mark in [
-            MemberReplicas { template: 4, given: 1, decided: false },
-            MemberReplicas { template: 40, given: 0, decided: true },
+            MemberReplicas { template: 4, given: 1, decided: false, may_rest: false },
+            MemberReplicas { template: 40, given: 0, decided: true, may_rest: false },
+            MemberReplicas { template: 4, given: 1, decided: false, may_rest: true },
+            MemberReplicas { template: 4, given: 1, decided: true, may_rest: true },
         ] {
             assert_eq!(MemberReplicas::of(&web(Some(&mark.to_string()), None)), Some(mark));
         }

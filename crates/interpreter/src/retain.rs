@@ -71,8 +71,9 @@ pub(crate) fn keep_member_replicas(kept: &mut Value, desired: &Value, observed: 
         && wanted.leaves_to_member(applied)
     {
         let keys: Vec<&str> = path.trim_start_matches('.').split('.').collect();
-        // At zero an autoscaler does nothing: the copy would stay there.
-        copy(kept, observed, &keys, |replicas| replicas.as_i64().is_some_and(|replicas| replicas > 0));
+        // At zero most autoscalers do nothing: the copy would stay there.
+        let least = if wanted.may_rest { 0 } else { 1 };
+        copy(kept, observed, &keys, |replicas| replicas.as_i64().is_some_and(|replicas| replicas >= least));
     }
 }
 

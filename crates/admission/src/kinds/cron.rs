@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ironclad_api::autoscaling::{CronFederatedHPA, CronFederatedHPARule};
 use ironclad_cron::Schedule;
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
 use super::{federated_hpa, lens::at};
@@ -45,8 +45,17 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
 }
 
 fn when(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
-    if let Err(error) = Schedule::parse(&rule.schedule, TimeZone::UTC) {
-        out.invalid(path.child("schedule"), &rule.schedule, &error.to_string());
+    match Schedule::parse_to_seven(&rule.schedule, TimeZone::UTC) {
+        Err(error) => out.invalid(path.child("schedule"), &rule.schedule, &error.to_string()),
+        // Leap years and all days of the week are within five years of any time of this century.
+        Ok(schedule) if schedule.next(Timestamp::UNIX_EPOCH).is_none() => {
+            out.warn(format!(
+                "{} {:?} names no time: the rule is never executed",
+                path.child("schedule"),
+                rule.schedule
+            ));
+        }
+        Ok(_) => {}
     }
     if let Some(zone) = &rule.time_zone
         && ironclad_cron::time_zone(zone).is_none()

@@ -1,7 +1,8 @@
 //! ResourceInterpreterCustomization (specification/admission.md 5.6).
 
-use ironclad_api::config::ResourceInterpreterCustomization;
-use ironclad_interpreter::Operation as Interpretation;
+use ironclad_api::{annotations, config::ResourceInterpreterCustomization};
+use ironclad_fleet::Gvk;
+use ironclad_interpreter::{AutoscalerKind, Operation as Interpretation};
 use serde_json::Value;
 
 use super::lens::at;
@@ -18,6 +19,9 @@ const CUSTOMIZATIONS: Resource = Resource {
     plural: "resourceinterpretercustomizations",
 };
 
+/// The annotation that says that the kind is an autoscaler.
+const ROW: &str = "/metadata/annotations/interpreter.ironclad.io~1autoscaler";
+
 fn all() -> Need {
     Need::List { resource: CUSTOMIZATIONS, namespace: String::new() }
 }
@@ -33,7 +37,8 @@ pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
 /// deleted.
 fn is_same(request: &Request<'_>) -> bool {
     request.operation == Operation::Update
-        && matches!((request.old, request.object), (Some(old), Some(new)) if at(old, "/spec") == at(new, "/spec"))
+        && matches!((request.old, request.object), (Some(old), Some(new)) if at(old, "/spec") == at(new, "/spec")
+            && at(old, ROW) == at(new, ROW))
 }
 
 pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
@@ -56,7 +61,14 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
         .filter_map(|operation| Some((operation, operation.script(&customization.spec.customizations)?)))
         .filter(|(_, script)| !script.is_empty())
         .collect();
-    if scripts.is_empty() {
+    let annotation = customization.metadata.annotations.as_ref().and_then(|all| all.get(annotations::AUTOSCALER));
+    if let Some(text) = annotation {
+        let gvk = Gvk::from_manifest(&target.api_version, &target.kind);
+        if let Err(error) = AutoscalerKind::of_annotation(gvk, text) {
+            let at = Path::new("metadata").child("annotations").key(annotations::AUTOSCALER);
+            out.invalid(at, shown(text), &error.to_string());
+        }
+    } else if scripts.is_empty() {
         out.warn("spec.customizations has no script: the customization has no effect");
     }
     conflicts(&customization, &scripts, cx)?;

@@ -516,7 +516,8 @@ fn cron_federated_hpa_rules() {
         ("the last day", workload(), rule(json!({"schedule": "0 0 L * *"})), format!(r#"{at}.schedule: Invalid value: "0 0 L * *": failed to parse int from L: strconv.Atoi: parsing "L": invalid syntax"#)),
         ("the nearest weekday", workload(), rule(json!({"schedule": "0 0 15W * *"})), format!(r#"{at}.schedule: Invalid value: "0 0 15W * *": failed to parse int from 15W: strconv.Atoi: parsing "15W": invalid syntax"#)),
         ("the second Monday", workload(), rule(json!({"schedule": "0 0 * * 1#2"})), format!(r#"{at}.schedule: Invalid value: "0 0 * * 1#2": failed to parse int from 1#2: strconv.Atoi: parsing "1#2": invalid syntax"#)),
-        ("another Sunday", workload(), rule(json!({"schedule": "0 0 * * 7"})), format!(r#"{at}.schedule: Invalid value: "0 0 * * 7": end of range (7) above maximum (6): 7"#)),
+        ("another Sunday", workload(), rule(json!({"schedule": "0 0 * * 7"})), String::new()),
+        ("a day after it", workload(), rule(json!({"schedule": "0 0 * * 8"})), format!(r#"{at}.schedule: Invalid value: "0 0 * * 8": end of range (8) above maximum (7): 8"#)),
         ("a zone in other letters", workload(), rule(json!({"timeZone": "europe/berlin"})), format!(r#"{at}.timeZone: Invalid value: "europe/berlin": unknown time zone europe/berlin"#)),
         ("a macro", workload(), rule(json!({"schedule": "@hourly"})), String::new()),
         ("a zone", workload(), rule(json!({"timeZone": "Europe/Berlin"})), String::new()),
@@ -541,6 +542,15 @@ fn cron_federated_hpa_rules() {
         ("replicas of an autoscaler", ours(), bounds(json!({"targetMinReplicas": 1, "targetReplicas": 1})), format!("{at}.targetReplicas: Forbidden: a FederatedHPA has bounds: set targetMinReplicas and targetMaxReplicas")),
     ] {
         assert_eq!(Write::create(GROUP, "cronfederatedhpas", cron(target, rules)).refusal(), want, "{name}");
+    }
+    for (schedule, want) in [
+        ("0 0 30 2 *", &[r#"spec.rules[0].schedule "0 0 30 2 *" names no time: the rule is never executed"#][..]),
+        ("0 0 29 2 *", &[]),
+        ("0 0 31 4,6 1", &[]),
+    ] {
+        let rules = rule(json!({"schedule": schedule}));
+        let verdict = Write::create(GROUP, "cronfederatedhpas", cron(workload(), rules)).validated();
+        assert_eq!(verdict.warnings, want, "{schedule}");
     }
     let empty = Write::create(GROUP, "cronfederatedhpas", cron(workload(), json!([]))).validated();
     assert_eq!(empty.denial, None);

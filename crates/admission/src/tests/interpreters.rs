@@ -289,6 +289,17 @@ fn customization_rules() {
     }
     let idle = reviewed(customization("a", json!({})), None, &[]).validated();
     assert_eq!(idle.warnings, ["spec.customizations has no script: the customization has no effect"]);
+    let row = |text: &str| {
+        let annotations = json!({"metadata": {"annotations": {"interpreter.ironclad.io/autoscaler": text}}});
+        with(&customization("a", json!({})), &annotations)
+    };
+    let good = r#"{"scaleTargetRef": "/spec/target", "maxReplicas": "/spec/most"}"#;
+    assert_eq!(reviewed(row(good), None, &[]).validated(), crate::Verdict::default(), "a row needs no script");
+    for old in [None, Some(row(good))] {
+        let refusal = reviewed(row(r#"{"scaleTargetRef": "/spec/target"}"#), old, &[]).refusal();
+        let want = "metadata.annotations[interpreter.ironclad.io/autoscaler]: Invalid value: ";
+        assert!(refusal.starts_with(want) && refusal.contains("give maxReplicas or totals"), "{refusal}");
+    }
     let bad = customization("a", json!({"replicaResource": script("x")}));
     let labelled = with(&bad, &json!({"metadata": {"labels": {"a": "b"}}}));
     let write = reviewed(labelled, Some(bad.clone()), &[customization("b", replicas())]);

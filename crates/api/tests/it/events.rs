@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 34] = [
+const BESIDE_THE_TABLE: [(&str, &str); 37] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -54,6 +54,10 @@ const BESIDE_THE_TABLE: [(&str, &str); 34] = [
     ("BehaviorNotSupported", "W"),
     ("ConflictingAutoscaler", "W"),
     ("ReplicasOverriddenByUserPolicy", "W"),
+    // specification/autoscaling.md 1.3, 5.
+    ("ReplicasNotRetained", "W"),
+    ("ReplicasLent", "N"),
+    ("ReplicasCut", "N"),
 ];
 
 /// Sources of the constants: this crate's, and those of rounds of autoscalers.
@@ -66,7 +70,14 @@ const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
     (
         "distributed_hpa/mod.rs",
         "reason",
-        &["AmbiguousTarget", "BehaviorNotSupported", "ConflictingAutoscaler", "ReplicasOverriddenByUserPolicy"],
+        &[
+            "AmbiguousTarget",
+            "BehaviorNotSupported",
+            "ConflictingAutoscaler",
+            "NoEffect",
+            "ReplicasNotRetained",
+            "ReplicasOverriddenByUserPolicy",
+        ],
     ),
     ("taint_manager/notice.rs", "reason", &["EvictionQueued", "EvictionAbandoned", "WouldEvict"]),
     ("propagation/src/success.rs", "reason", &["SyncWorkSucceed", "SyncSucceed", "AggregateStatusSucceed"]),

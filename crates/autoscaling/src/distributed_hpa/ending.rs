@@ -22,7 +22,7 @@ const RESET: &str = "Reset";
 
 /// Ends the distribution of an object that is being deleted, lost its label or has another target now.
 pub(super) fn decide(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
-    let metadata = &seen.hpa.metadata;
+    let metadata = &seen.scaler.hpa.metadata;
     let released = released(seen);
     if released.is_none() && own_works(seen).is_empty() && recorded::own(seen).is_none() {
         plan.note(Reason::NotEnabled.into());
@@ -73,7 +73,7 @@ pub(super) fn remove(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
 
 /// Stores the number before it is set, so that a controller that starts meanwhile sets the same one.
 fn store(plan: &mut Plan<Effect>, cx: &Context<'_>) {
-    if State::of(cx.seen.hpa.metadata.annotations.as_ref()) != cx.state {
+    if State::of(cx.seen.scaler.hpa.metadata.annotations.as_ref()) != cx.state {
         let patch = json!({"metadata": {"annotations": {annotations::FEDERATED_HPA_STATUS: cx.state.text()}}});
         plan.effects.push(Effect::Patch { patch });
     }
@@ -81,12 +81,12 @@ fn store(plan: &mut Plan<Effect>, cx: &Context<'_>) {
 
 /// True if the object stays distributed: only its target has changed.
 fn goes_on(seen: &Seen<'_>) -> bool {
-    seen.hpa.metadata.deletion_timestamp.is_none() && is_enabled(&seen.hpa.metadata)
+    seen.scaler.hpa.metadata.deletion_timestamp.is_none() && is_enabled(&seen.scaler.hpa.metadata)
 }
 
 /// The patch that takes our marks off the object; `None` if it has none.
 fn released(seen: &Seen<'_>) -> Option<Value> {
-    let metadata = &seen.hpa.metadata;
+    let metadata = &seen.scaler.hpa.metadata;
     if goes_on(seen) {
         return Some(json!({"metadata": {"annotations": {annotations::FEDERATED_HPA_STATUS: null}}}));
     }

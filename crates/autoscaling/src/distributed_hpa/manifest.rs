@@ -67,10 +67,25 @@ pub fn version(cluster: &Cluster, before: Option<&str>) -> Option<Version> {
 /// The object for one member.
 #[must_use]
 pub fn manifest(template: &Value, version: Version, bounds: Bounds) -> Value {
-    let mut object = template.clone();
+    let mut object = stripped(template);
     let Some(root) = object.as_object_mut() else { return object };
     root.insert("apiVersion".into(), version.api_version().into());
     root.insert("kind".into(), "HorizontalPodAutoscaler".into());
+    let Some(spec) = root.get_mut("spec").and_then(Value::as_object_mut) else { return object };
+    if version == Version::V2Beta1 {
+        spec.remove("behavior");
+        if let Some(metrics) = spec.get_mut("metrics").and_then(Value::as_array_mut) {
+            metrics.iter_mut().for_each(beta1);
+        }
+    }
+    set_bounds(&mut object, bounds);
+    object
+}
+
+/// The object without its status and the marks that only the control plane's carries.
+pub(super) fn stripped(template: &Value) -> Value {
+    let mut object = template.clone();
+    let Some(root) = object.as_object_mut() else { return object };
     root.remove("status");
     if let Some(metadata) = root.get_mut("metadata").and_then(Value::as_object_mut) {
         for (map, also) in [("labels", labels::CLAIMED_BY), ("annotations", annotations::FEDERATED_HPA_STATUS)] {
@@ -84,14 +99,6 @@ pub fn manifest(template: &Value, version: Version, bounds: Bounds) -> Value {
             list.retain(|one| one != finalizers::FEDERATED_HPA);
         }
     }
-    let Some(spec) = root.get_mut("spec").and_then(Value::as_object_mut) else { return object };
-    if version == Version::V2Beta1 {
-        spec.remove("behavior");
-        if let Some(metrics) = spec.get_mut("metrics").and_then(Value::as_array_mut) {
-            metrics.iter_mut().for_each(beta1);
-        }
-    }
-    set_bounds(&mut object, bounds);
     object
 }
 

@@ -13,7 +13,7 @@ use ironclad_api::{
     work::{Manifest, Work},
 };
 use ironclad_fleet::{
-    Because, ClusterName, Plan,
+    Because, ClusterName, Event, Plan,
     because::{
         distributed_hpa::{Left, Reason},
         propagation,
@@ -38,15 +38,16 @@ use super::{
     ending, is_ready,
     lend::{self, Account},
     manifest::{self, Version},
-    own_works, quota,
+    moved, own_works, quota, reference_of,
     report::{self, Report},
+    scaler::{Scaler, Weights},
     split::{Bounds, Mode, split},
     state::{self, ClusterState, Hold},
     target_works, text, work_key,
 };
 
 /// Time after which reports count again, although a member did not confirm the replicas that a user set.
-const HOLD_MAX: SignedDuration = SignedDuration::from_secs(90);
+pub(super) const HOLD_MAX: SignedDuration = SignedDuration::from_secs(90);
 /// Reason with which a member says that it wants more than its maximum.
 const TOO_MANY_REPLICAS: &str = ironclad_api::reasons::federated_hpa::TOO_MANY_REPLICAS;
 
@@ -64,8 +65,13 @@ impl<'a> Reports<'a> {
     pub(super) fn read(seen: &Seen<'a>) -> Self {
         let own = own_works(seen);
         let reachable = own.iter().filter(|(cluster, _)| is_ready(seen.clusters, cluster));
-        let all = reachable.filter_map(|(cluster, work)| Some((cluster.clone(), report::read(work)?))).collect();
-        Self { own, target: target_works(seen), all }
+        let target = target_works(seen);
+        let of_target = |cluster: &ClusterName| target.get(cluster).map(|work| &***work);
+        let read = |(cluster, work): (&ClusterName, &&Arc<Work>)| {
+            Some((cluster.clone(), seen.scaler.report(work, of_target(cluster))?))
+        };
+        let all = reachable.filter_map(read).collect();
+        Self { own, target, all }
     }
 
     /// True if a cluster still has the target, or is about to get it.
@@ -78,7 +84,8 @@ impl<'a> Reports<'a> {
 pub(super) struct Member<'a> {
     cluster: &'a Arc<Cluster>,
     weight: u32,
-    version: Version,
+    /// The version of a HorizontalPodAutoscaler; objects of other kinds are copied as they are.
+    version: Option<Version>,
 }
 
 /// Clusters of the target.
@@ -114,20 +121,23 @@ pub(super) fn observe<'a>(
         Mode::default()
     });
     for (name, member) in found.members {
+        let weight = mode.weight(&name, member.replicas);
         let before = cx.state.clusters.get(&name).map(|state| state.api_version.as_str());
-        match manifest::version(member.cluster, before) {
-            Some(version) => {
-                let weight = mode.weight(&name, member.replicas);
-                fleet.members.insert(name, Member { cluster: member.cluster, weight, version });
-            }
-            None => {
-                fleet.left.insert(name, Left::NoVersion);
-            }
+        let (is_served, version) = match seen.scaler.kind.is_hpa() {
+            true => manifest::version(member.cluster, before).map_or((false, None), |version| (true, Some(version))),
+            false => (seen.scaler.is_served_by(member.cluster), None),
+        };
+        if is_served {
+            fleet.members.insert(name, Member { cluster: member.cluster, weight, version });
+        } else {
+            let gvk = &seen.scaler.kind.gvk;
+            let why = if seen.scaler.kind.is_hpa() { Left::NoVersion } else { Left::NotServed { kind: gvk.clone() } };
+            fleet.left.insert(name, why);
         }
     }
     for (cluster, why) in &fleet.left {
         let reason = Reason::ClusterLeft { cluster: cluster.clone(), why: why.clone() };
-        if matches!(why, Left::NoVersion | Left::NotReady) {
+        if matches!(why, Left::NoVersion | Left::NotServed { .. } | Left::NotReady) {
             fleet.warnings.push(reason.to_string());
         }
         plan.note(reason.into());
@@ -235,11 +245,26 @@ pub(super) fn divide(
     ids: &mut NewIds,
     plan: &mut Plan<Effect>,
 ) -> Vec<Write> {
-    let spec = &cx.seen.hpa.spec;
+    let spec = &cx.seen.scaler.hpa.spec;
     let mode = Mode::parse(cx.annotation(annotations::FEDERATED_HPA_SPLIT)).unwrap_or_default();
     let weights: BTreeMap<ClusterName, u32> =
         fleet.members.iter().map(|(cluster, member)| (cluster.clone(), member.weight)).collect();
-    let shares = split(&mode, spec.min_replicas.unwrap_or(1), spec.max_replicas, &weights);
+    let scaler = cx.seen.scaler;
+    let template = scaler.template();
+    let mut shares = split(&mode, spec.min_replicas.unwrap_or(1), spec.max_replicas, &weights);
+    for (cluster, share) in &mut shares {
+        if !scaler.kind.has_bounds() {
+            let mut object = template.clone();
+            scaler.divide_totals(&mut object, &mode, cluster, &weights);
+            (share.min, share.max) = scaler.kind.bounds(&object);
+        } else if scaler.may_rest() {
+            share.min = 0;
+        }
+    }
+    if !scaler.kind.has_bounds() {
+        return at_moments(cx, target, fleet, reports, (&template, &mode, &weights, &shares), ids, plan);
+    }
+    takes_over(cx, target, fleet, reports, &weights, plan);
     // Loans come afterwards: what a quota takes from a share is no headroom to lend.
     let shares = within_quotas(cx, target, shares, plan);
     let maxima = maxima(cx, &mode, &shares, &weights, reports, plan);
@@ -249,11 +274,17 @@ pub(super) fn divide(
     let counts = |cluster: &ClusterName| !matches!(fleet.left.get(cluster), Some(Left::NotReady | Left::Gone));
     let elsewhere = left.filter(|(cluster, _)| counts(cluster)).map(|(cluster, _)| i64::from(has(cx, cluster)));
     let now = budget::now(&members, &wanted, elsewhere.sum());
-    let template = serde_json::to_value(cx.seen.hpa).unwrap_or_default();
+    let made = |bounds, cluster: &ClusterName| {
+        let mut object = template.clone();
+        scaler.divide_totals(&mut object, &mode, cluster, &weights);
+        (object, bounds)
+    };
     let mut writes: Vec<Write> = Vec::new();
     for (cluster, member) in &fleet.members {
         let (share, max, has) = (shares[cluster], now[cluster], members[cluster].has);
-        let bounds = Bounds { min: share.min.min(max), max };
+        let raised =
+            cx.state.clusters.get(cluster).and_then(|state| state.raised.as_ref()).map_or(0, |raised| raised.to);
+        let bounds = Bounds { min: share.min.max(raised).min(max), max };
         let existing = existing(cx.seen, cluster);
         let reason = Reason::Share { cluster: cluster.clone(), min: bounds.min, max, share: share.max };
         let state = cx.state.clusters.entry(cluster.clone()).or_default();
@@ -262,32 +293,120 @@ pub(super) fn divide(
         if wanted[cluster] > max {
             plan.note(Reason::GrowsLater { cluster: cluster.clone(), max: wanted[cluster] }.into());
         }
-        if existing.is_none() {
-            if is_suspended(target, cluster) {
-                plan.note(Reason::Suspended { cluster: cluster.clone() }.into());
-                continue;
-            }
-            if reports.target.get(cluster).is_none_or(|work| mark(work).is_none()) {
-                plan.note(Reason::AwaitsTarget { cluster: cluster.clone() }.into());
-                continue;
-            }
-            if max < 1 {
-                continue;
-            }
+        if existing.is_none() && (waits(target, cluster, reports, plan) || max < 1) {
+            continue;
         }
         state.may_have = (has > max).then_some(has);
         (state.min, state.max) = (bounds.min, bounds.max);
-        if let Some(write) = write(cx, plan, (cluster, member), existing, (&template, bounds), ids) {
+        if let Some(write) = write(cx, plan, (cluster, member), existing, &made(bounds, cluster), ids) {
+            let runs = members[cluster].runs;
+            if mode != Mode::PerCluster && runs > max && members[cluster].written > max {
+                let cut = Reason::Cut { cluster: cluster.clone(), runs, max };
+                let about = reference_of(cx.seen.scaler);
+                plan.effects.push(Effect::Event(Event::normal(about, events::REPLICAS_CUT, cut.to_string())));
+                plan.note(cut.into());
+            }
             plan.note(reason.into());
             writes.push(write);
         }
     }
-    for (cluster, work) in &reports.own {
-        if !fleet.members.contains_key(cluster) {
-            writes.extend(leave(cx, cluster, work, fleet.left.get(cluster), reports, plan));
+    writes.extend(leaving(cx, fleet, reports, plan));
+    writes
+}
+
+/// Raises the minima of the members by what leaves other clusters, and lets what was raised before end.
+fn takes_over(
+    cx: &mut Context<'_>,
+    target: &Placed<'_>,
+    fleet: &Fleet<'_>,
+    reports: &Reports<'_>,
+    weights: &Weights,
+    plan: &mut Plan<Effect>,
+) {
+    let now = cx.seen.now;
+    let moves = |cluster: &ClusterName| {
+        matches!(fleet.left.get(cluster), Some(Left::Evicted | Left::Tainted { .. })) && reports.has_target(cluster)
+    };
+    let runs = |state: &ClusterState| state.current.max(state.desired).unwrap_or(0);
+    let (mut leaving, mut leaves) = (false, 0_i32);
+    for (cluster, state) in &mut cx.state.clusters {
+        let is_leaving = moves(cluster);
+        leaving |= is_leaving;
+        if is_leaving && !state.taken_over {
+            leaves = leaves.saturating_add(runs(state));
+        }
+        state.taken_over = is_leaving;
+    }
+    let mut members = BTreeMap::new();
+    for (cluster, state) in &mut cx.state.clusters {
+        let is_member = fleet.members.contains_key(cluster);
+        let before = state.raised.take().filter(|_| is_member);
+        state.raised = before.and_then(|raised| moved::lasting(raised, runs(state), leaving, now));
+        if is_member {
+            let weight = weights.get(cluster).copied().unwrap_or(0);
+            // A copy begins with what the binding gives it.
+            let given = i32::try_from(target.given(cluster)).unwrap_or(i32::MAX);
+            let runs = state.current.max(state.desired).unwrap_or(given);
+            members.insert(cluster.clone(), moved::Member { weight, runs, raised: state.raised.clone() });
         }
     }
+    for (cluster, raised) in moved::raise(&members, leaves, now) {
+        plan.note(Reason::TakesOver { cluster: cluster.clone(), min: raised.to }.into());
+        cx.state.clusters.entry(cluster).or_default().raised = Some(raised);
+    }
+    let next = cx.state.clusters.values().filter_map(|state| state.raised.as_ref());
+    let next = next.filter_map(|raised| state::left(raised.since, moved::RAISED_MAX, now)).min();
+    next.into_iter().for_each(|wait| cx.again_in(wait));
+}
+
+/// The Works of an object that says numbers for moments: each member has its part, and nothing is lent or held back.
+fn at_moments(
+    cx: &mut Context<'_>,
+    target: &Placed<'_>,
+    fleet: &Fleet<'_>,
+    reports: &Reports<'_>,
+    (template, mode, weights, shares): (&Value, &Mode, &Weights, &BTreeMap<ClusterName, Bounds>),
+    ids: &mut NewIds,
+    plan: &mut Plan<Effect>,
+) -> Vec<Write> {
+    let mut writes: Vec<Write> = Vec::new();
+    for (cluster, member) in &fleet.members {
+        let Some(bounds) = shares.get(cluster).copied() else { continue };
+        let existing = existing(cx.seen, cluster);
+        if existing.is_none() && waits(target, cluster, reports, plan) {
+            continue;
+        }
+        let state = cx.state.clusters.entry(cluster.clone()).or_default();
+        (state.min, state.max, state.share) = (bounds.min, bounds.max, bounds.max);
+        let mut object = template.clone();
+        cx.seen.scaler.divide_totals(&mut object, mode, cluster, weights);
+        if let Some(write) = write(cx, plan, (cluster, member), existing, &(object, bounds), ids) {
+            let (min, max) = (bounds.min, bounds.max);
+            plan.note(Reason::Share { cluster: cluster.clone(), min, max, share: max }.into());
+            writes.push(write);
+        }
+    }
+    writes.extend(leaving(cx, fleet, reports, plan));
     writes
+}
+
+/// True if a cluster cannot get its Work yet.
+fn waits(target: &Placed<'_>, cluster: &ClusterName, reports: &Reports<'_>, plan: &mut Plan<Effect>) -> bool {
+    if is_suspended(target, cluster) {
+        plan.note(Reason::Suspended { cluster: cluster.clone() }.into());
+        return true;
+    }
+    let is_marked = reports.target.get(cluster).is_some_and(|work| mark(work).is_some());
+    if !is_marked {
+        plan.note(Reason::AwaitsTarget { cluster: cluster.clone() }.into());
+    }
+    !is_marked
+}
+
+/// The Works in clusters without a share.
+fn leaving(cx: &mut Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>, plan: &mut Plan<Effect>) -> Vec<Write> {
+    let left = reports.own.iter().filter(|(cluster, _)| !fleet.members.contains_key(*cluster));
+    left.filter_map(|(cluster, work)| leave(cx, cluster, work, fleet.left.get(cluster), reports, plan)).collect()
 }
 
 /// The members with what they run and have.
@@ -321,7 +440,7 @@ fn budgeted(
 
 /// The maximum of a member that its Work says.
 fn written(cx: &Context<'_>, cluster: &ClusterName) -> i32 {
-    existing(cx.seen, cluster).and_then(bounds_of).map_or(0, |bounds| bounds.max)
+    existing(cx.seen, cluster).and_then(|work| bounds_of(cx.seen.scaler, work)).map_or(0, |bounds| bounds.max)
 }
 
 /// The maximum of a member: with `strict-max` also what it may still have of an earlier one.
@@ -395,7 +514,10 @@ fn maxima(
             if let Some(loan) = lend::lend(&accounts) {
                 cx.state.lent_at = Some(now);
                 cx.again_in(lend::LEND_EVERY);
-                plan.note(Reason::Lends { replicas: loan.replicas, to: loan.to }.into());
+                let reason = Reason::Lends { replicas: loan.replicas, to: loan.to };
+                let about = reference_of(cx.seen.scaler);
+                plan.effects.push(Effect::Event(Event::normal(about, events::REPLICAS_LENT, reason.to_string())));
+                plan.note(reason.into());
                 return loan.maxima;
             }
         }
@@ -410,7 +532,7 @@ fn within_quotas(
     shares: BTreeMap<ClusterName, Bounds>,
     plan: &mut Plan<Effect>,
 ) -> BTreeMap<ClusterName, Bounds> {
-    let Some(room) = quota::room(&cx.seen.quotas, cx.seen.hpa) else { return shares };
+    let Some(room) = quota::room(&cx.seen.quotas, &cx.seen.scaler.hpa) else { return shares };
     let states = &cx.state.clusters;
     let charged = |cluster: &ClusterName| room.charged.get(cluster).copied().unwrap_or(0);
     let floor = |(cluster, share): (&ClusterName, &Bounds)| {
@@ -448,15 +570,16 @@ fn write(
     plan: &mut Plan<Effect>,
     (cluster, member): (&ClusterName, &Member<'_>),
     existing: Option<&Work>,
-    (template, bounds): (&Value, Bounds),
+    (template, bounds): &(Value, Bounds),
     ids: &mut NewIds,
 ) -> Option<Write> {
-    let hpa = cx.seen.hpa;
+    let (scaler, bounds) = (cx.seen.scaler, *bounds);
+    let hpa = &scaler.hpa;
     let mut of_binding = OfBinding::Keeps;
     match existing.and_then(owner) {
         Some(Owner::Binding { .. }) => of_binding = OfBinding::Loses,
         Some(other @ (Owner::Quota { .. } | Owner::Cluster { .. })) => {
-            let reason = propagation::Reason::WorkOwned { work: work_key(hpa, cluster), owner: other.to_string() };
+            let reason = propagation::Reason::WorkOwned { work: work_key(scaler, cluster), owner: other.to_string() };
             plan.note(Because::from(reason));
             return None;
         }
@@ -478,12 +601,13 @@ fn write(
         _ => annotations::CONFLICT_RESOLUTION_ABORT,
     };
     let state = cx.state.clusters.entry(cluster.clone()).or_default();
-    let is_new_version = state.api_version != member.version.api_version();
-    member.version.api_version().clone_into(&mut state.api_version);
+    let api_version = member.version.map_or_else(|| scaler.api_version(), |version| version.api_version().to_owned());
+    let is_new_version = state.api_version != api_version;
+    state.api_version = api_version;
     let true_ = || labels::TRUE.to_owned();
     let desired = DesiredWork {
         cluster,
-        manifest: manifest::manifest(&overridden, member.version, bounds),
+        manifest: scaler.manifest(&overridden, member.version, bounds),
         labels: StringMap::from([
             (labels::FEDERATED_HPA.to_owned(), true_()),
             (labels::FEDERATED_HPA_ENABLED.to_owned(), true_()),
@@ -498,10 +622,10 @@ fn write(
         conflict_resolution: resolution,
     };
     let write = owned::write(desired, existing, ids)?;
-    if is_new_version && member.version == Version::V2Beta1 && hpa.spec.behavior.is_some() {
+    if is_new_version && member.version == Some(Version::V2Beta1) && hpa.spec.behavior.is_some() {
         let message = format!(
             "cluster {cluster} serves only {}, which has no behavior: its autoscaler scales without spec.behavior",
-            member.version.api_version()
+            Version::V2Beta1.api_version()
         );
         cx.event(plan, events::BEHAVIOR_NOT_SUPPORTED, message);
     }
@@ -518,7 +642,8 @@ fn leave(
     reports: &Reports<'_>,
     plan: &mut Plan<Effect>,
 ) -> Option<Write> {
-    if !reports.has_target(cluster) || why == Some(&Left::NoVersion) {
+    let is_served = !matches!(why, Some(Left::NoVersion | Left::NotServed { .. }));
+    if !reports.has_target(cluster) || !is_served {
         cx.state.clusters.remove(cluster);
         let work = key_of(work)?;
         plan.note(propagation::Reason::NotATarget { work }.into());
@@ -527,18 +652,18 @@ fn leave(
     if matches!(why, Some(Left::NotReady | Left::Gone)) {
         return None;
     }
-    let (present, has) = (bounds_of(work)?, has(cx, cluster));
+    let (present, has) = (bounds_of(cx.seen.scaler, work)?, has(cx, cluster));
     let state = cx.state.clusters.entry(cluster.clone()).or_default();
     let most = state.desired.or(state.current).unwrap_or(present.max).max(1);
     let bounds = Bounds { min: present.min.min(most), max: present.max.min(most) };
     (state.min, state.max) = (bounds.min, bounds.max);
     state.may_have = (has > bounds.max).then_some(has);
-    if bounds == present {
+    if bounds == present || !cx.seen.scaler.kind.has_bounds() {
         return None;
     }
     plan.note(Reason::Frozen { cluster: cluster.clone(), max: bounds.max }.into());
     let mut object = work.spec.workload.manifests.first()?.object();
-    manifest::set_bounds(&mut object, bounds);
+    cx.seen.scaler.set_bounds(&mut object, bounds);
     let manifests: Vec<Manifest> = vec![object.into()];
     Some(Write::Patch { key: key_of(work)?, patch: json!({"spec": {"workload": {"manifests": manifests}}}) })
 }
@@ -558,12 +683,12 @@ pub(super) fn drop_own_binding(cx: &Context<'_>, plan: &mut Plan<Effect>) {
 
 /// The Work of the object in a cluster, whoever owns it.
 fn existing<'a>(seen: &Seen<'a>, cluster: &ClusterName) -> Option<&'a Work> {
-    let key = work_key(seen.hpa, cluster);
+    let key = work_key(seen.scaler, cluster);
     seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work)
 }
 
-fn bounds_of(work: &Work) -> Option<Bounds> {
-    manifest::bounds_of(&work.spec.workload.manifests.first()?.object())
+fn bounds_of(scaler: &Scaler, work: &Work) -> Option<Bounds> {
+    scaler.bounds_of(&work.spec.workload.manifests.first()?.object())
 }
 
 fn is_suspended(target: &Placed<'_>, cluster: &ClusterName) -> bool {

@@ -7,12 +7,15 @@
 mod budget;
 pub mod effective;
 mod ending;
+pub mod explain;
 pub mod lend;
 pub mod manifest;
 mod members;
+mod moved;
 pub mod quota;
 mod recorded;
 pub mod report;
+pub mod scaler;
 pub mod split;
 pub mod state;
 mod status;
@@ -47,7 +50,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use serde_json::{Map, Value, json};
 
-use self::state::{HandOver, State};
+use self::{
+    scaler::Scaler,
+    state::{HandOver, State},
+};
 use crate::rivals::Rival;
 
 /// `apiVersion` of the control plane's objects.
@@ -55,7 +61,9 @@ const API_VERSION: &str = "autoscaling/v2";
 /// Kind of the control plane's objects, and of members'.
 const KIND: &str = "HorizontalPodAutoscaler";
 /// Value of label `resourcetemplate.karmada.io/claimed-by`.
-const CLAIMANT: &str = "FederatedHPA";
+const CLAIMANT: &str = labels::CLAIMED_BY_DISTRIBUTED_HPA;
+/// Time after the creation of an object for which a target without a place is no problem.
+pub(crate) const PLACED_WITHIN: SignedDuration = SignedDuration::from_secs(10);
 /// Interval at which an object is reconciled without an event.
 pub const RESYNC: SignedDuration = SignedDuration::from_secs(60);
 
@@ -92,7 +100,7 @@ pub enum Target<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The object.
-    pub hpa: &'a HorizontalPodAutoscaler,
+    pub scaler: &'a Scaler,
     /// Other enabled autoscalers with the same target.
     pub rivals: &'a [Rival],
     pub target: Target<'a>,
@@ -162,6 +170,12 @@ pub enum Effect {
     RequeueAfter(SignedDuration),
 }
 
+/// Returns true for the kind of the objects, in any version.
+#[must_use]
+pub fn is_kind(gvk: &Gvk) -> bool {
+    *gvk.group == *"autoscaling" && *gvk.kind == *KIND
+}
+
 /// Returns true if an object carries the label that distributes it.
 #[must_use]
 pub fn is_enabled(metadata: &ObjectMeta) -> bool {
@@ -171,8 +185,14 @@ pub fn is_enabled(metadata: &ObjectMeta) -> bool {
 /// Returns true if members decide the replicas of the target: the object is distributed, or its end is not complete.
 #[must_use]
 pub fn decides_in_members(hpa: &HorizontalPodAutoscaler) -> bool {
+    is_run_by_members(&hpa.metadata)
+}
+
+/// The same by the metadata of an object of any kind.
+#[must_use]
+pub fn is_run_by_members(metadata: &ObjectMeta) -> bool {
     let ours = |list: &Vec<String>| list.iter().any(|finalizer| finalizer == finalizers::FEDERATED_HPA);
-    is_enabled(&hpa.metadata) || hpa.metadata.finalizers.as_ref().is_some_and(ours)
+    is_enabled(metadata) || metadata.finalizers.as_ref().is_some_and(ours)
 }
 
 /// The key of the target whose replicas members decide: that of the spec, unless an earlier one is not handed over yet.
@@ -206,11 +226,10 @@ fn key_in(hpa: &HorizontalPodAutoscaler, target: &CrossVersionObjectReference) -
     }
 }
 
-/// The key of the object.
-#[must_use]
-pub fn object_key(hpa: &HorizontalPodAutoscaler) -> ObjectKey {
+/// The key of an object of a kind.
+fn key_of_kind(gvk: &Gvk, hpa: &HorizontalPodAutoscaler) -> ObjectKey {
     ObjectKey {
-        gvk: Gvk::from_manifest(API_VERSION, KIND),
+        gvk: gvk.clone(),
         namespace: text(&hpa.metadata.namespace).into(),
         name: text(&hpa.metadata.name).into(),
     }
@@ -218,15 +237,20 @@ pub fn object_key(hpa: &HorizontalPodAutoscaler) -> ObjectKey {
 
 /// Reference to the object, for events and override policies.
 #[must_use]
-pub fn reference_of(hpa: &HorizontalPodAutoscaler) -> ObjectReference {
-    reference(API_VERSION, KIND, &hpa.metadata)
+pub fn reference_of(scaler: &Scaler) -> ObjectReference {
+    reference(&scaler.api_version(), &scaler.kind.gvk.kind, &scaler.hpa.metadata)
 }
 
 /// The name of the OverridePolicy.
 #[must_use]
-pub fn policy_name(hpa: &HorizontalPodAutoscaler) -> String {
+pub fn policy_name(scaler: &Scaler) -> String {
     const NAME_MAX: usize = 253;
-    let name = format!("federatedhpa-{}", text(&hpa.metadata.name));
+    let name = text(&scaler.hpa.metadata.name);
+    let name = match scaler.kind.is_hpa() {
+        true => format!("federatedhpa-{name}"),
+        // Objects of two kinds may have one name.
+        false => format!("federatedhpa-{name}-{}", scaler.kind.gvk.kind.to_ascii_lowercase()),
+    };
     if name.len() <= NAME_MAX {
         return name;
     }
@@ -238,13 +262,14 @@ pub fn policy_name(hpa: &HorizontalPodAutoscaler) -> String {
 
 /// Names of the Works of the object in the clusters of the target's binding.
 #[must_use]
-pub fn work_keys(hpa: &HorizontalPodAutoscaler, binding: &ResourceBinding) -> Vec<WorkKey> {
-    let of = |name: &String| work_key(hpa, &ClusterName::from(name.as_str()));
+pub fn work_keys(scaler: &Scaler, binding: &ResourceBinding) -> Vec<WorkKey> {
+    let of = |name: &String| work_key(scaler, &ClusterName::from(name.as_str()));
     binding.spec.clusters.iter().map(|target| of(&target.name)).collect()
 }
 
-fn work_key(hpa: &HorizontalPodAutoscaler, cluster: &ClusterName) -> WorkKey {
-    owned::key(cluster, KIND, text(&hpa.metadata.namespace), text(&hpa.metadata.name))
+fn work_key(scaler: &Scaler, cluster: &ClusterName) -> WorkKey {
+    let metadata = &scaler.hpa.metadata;
+    owned::key(cluster, &scaler.kind.gvk.kind, text(&metadata.namespace), text(&metadata.name))
 }
 
 /// Index value under which the Works of an object are found: its uid.
@@ -260,16 +285,15 @@ pub fn of_work(work: &Work) -> Vec<String> {
 /// Decides over one object. The plan is empty if nothing has to change.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
-    let hpa = seen.hpa;
+    let hpa = &*seen.scaler.hpa;
     if hpa.metadata.deletion_timestamp.is_some() || !is_enabled(&hpa.metadata) || is_moved(hpa) {
         ending::decide(&mut plan, seen);
         return plan;
     }
     let mut cx = Context::of(seen);
-    let rival = Rival::from(hpa);
+    let rival = Rival::from(seen.scaler);
     if let Some(other) = rival.superior(seen.rivals) {
-        let kind = if other.distributed { KIND } else { CLAIMANT };
-        let reason = Reason::Conflict { with: format!("{kind} {}", other.name), same_kind: other.distributed };
+        let reason = Reason::Conflict { with: other.to_string(), same_kind: other.distributed };
         cx.state = State::default();
         cx.adopt(&mut plan);
         ending::remove(&mut plan, seen);
@@ -292,6 +316,17 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let binding = seen.binding.filter(|binding| binding.metadata.deletion_timestamp.is_none());
     let Some(binding) = binding.filter(|binding| !binding.spec.clusters.is_empty()) else {
         cx.adopt(&mut plan);
+        if template.pointer(pointer).and_then(Value::as_i64) == Some(0) {
+            cx.refused(&mut plan, &Reason::SwitchedOff { target: target_key(hpa) });
+            return plan;
+        }
+        let created = hpa.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        if let Some(left) = created.and_then(|created| state::left(created, PLACED_WITHIN, seen.now)) {
+            // It was applied together with its target and the policy, which are about to be handled.
+            cx.again_in(left);
+            plan.effects.push(Effect::RequeueAfter(cx.next));
+            return plan;
+        }
         cx.refused(&mut plan, &Reason::NoBinding { target: target_key(hpa) });
         return plan;
     };
@@ -356,7 +391,7 @@ struct Context<'a> {
 
 impl<'a> Context<'a> {
     fn of(seen: &'a Seen<'a>) -> Self {
-        Self { seen, state: State::of(seen.hpa.metadata.annotations.as_ref()), quota: None, next: RESYNC }
+        Self { seen, state: State::of(seen.scaler.hpa.metadata.annotations.as_ref()), quota: None, next: RESYNC }
     }
 
     /// Looks again after this time at the latest.
@@ -365,12 +400,12 @@ impl<'a> Context<'a> {
     }
 
     fn annotation(&self, key: &str) -> Option<&'a str> {
-        self.seen.hpa.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+        self.seen.scaler.hpa.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
     /// Marks the object as ours and stores the state, in one write.
     fn adopt(&self, plan: &mut Plan<Effect>) {
-        let metadata = &self.seen.hpa.metadata;
+        let metadata = &self.seen.scaler.hpa.metadata;
         let mut patch = Map::new();
         if let Some(list) = finalizer::added(metadata, finalizers::FEDERATED_HPA) {
             patch.insert("finalizers".into(), json!(list));
@@ -398,7 +433,7 @@ impl<'a> Context<'a> {
     }
 
     fn event(&self, plan: &mut Plan<Effect>, reason: &'static str, message: String) {
-        plan.effects.push(Effect::Event(Event::warning(reference_of(self.seen.hpa), reason, message)));
+        plan.effects.push(Effect::Event(Event::warning(reference_of(self.seen.scaler), reason, message)));
     }
 }
 
@@ -416,7 +451,7 @@ fn event_reason(reason: &Reason) -> &'static str {
 
 /// Works of the object by cluster: with its uid.
 fn own_works<'a>(seen: &Seen<'a>) -> BTreeMap<ClusterName, &'a Arc<Work>> {
-    let uid = text(&seen.hpa.metadata.uid);
+    let uid = text(&seen.scaler.hpa.metadata.uid);
     let own = seen.works.iter().filter(|work| label(&work.metadata, labels::FEDERATED_HPA_UID) == Some(uid));
     own.filter_map(|work| Some((key_of(work)?.cluster, work))).collect()
 }

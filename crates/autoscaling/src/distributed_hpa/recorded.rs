@@ -19,7 +19,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{
-    API_VERSION, Context, Effect, KIND, Placed, Seen,
+    Context, Effect, Placed, Seen,
     members::{Fleet, Reports, within},
     policy_name,
     report::Report,
@@ -163,7 +163,7 @@ fn wanted(
 
 /// The policy that says these numbers.
 fn policy(seen: &Seen<'_>, target: &Placed<'_>, numbers: &Numbers) -> OverridePolicy {
-    let hpa = seen.hpa;
+    let hpa = &*seen.scaler.hpa;
     let operator = match target.template.pointer(target.pointer) {
         Some(_) => OverriderOperator::Replace,
         None => OverriderOperator::Add,
@@ -195,7 +195,7 @@ fn policy(seen: &Seen<'_>, target: &Placed<'_>, numbers: &Numbers) -> OverridePo
         override_rules: numbers.iter().map(rule).collect(),
         ..OverrideSpec::default()
     };
-    let mut policy = OverridePolicy::new(&policy_name(hpa), spec);
+    let mut policy = OverridePolicy::new(&policy_name(seen.scaler), spec);
     policy.metadata = ObjectMeta {
         namespace: hpa.metadata.namespace.clone(),
         labels: Some(StringMap::from([
@@ -207,8 +207,8 @@ fn policy(seen: &Seen<'_>, target: &Placed<'_>, numbers: &Numbers) -> OverridePo
             target.replicas().to_string(),
         )])),
         owner_references: Some(vec![OwnerReference {
-            api_version: API_VERSION.to_owned(),
-            kind: KIND.to_owned(),
+            api_version: seen.scaler.api_version(),
+            kind: seen.scaler.kind.gvk.kind.to_string(),
             name: text(&hpa.metadata.name).to_owned(),
             uid: text(&hpa.metadata.uid).to_owned(),
             controller: Some(true),

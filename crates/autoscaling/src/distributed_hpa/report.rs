@@ -3,7 +3,9 @@
 
 use ironclad_api::{
     Time, conditions,
-    reasons::federated_hpa::{READY_FOR_NEW_SCALE, SCALE_DOWN_STABILIZED, SCALE_UP_STABILIZED, SUCCEEDED_RESCALE},
+    reasons::federated_hpa::{
+        READY_FOR_NEW_SCALE, SCALE_DOWN_STABILIZED, SCALE_UP_STABILIZED, SUCCEEDED_RESCALE, TOO_MANY_REPLICAS,
+    },
     work::Work,
 };
 use serde::{Deserialize, Deserializer};
@@ -33,6 +35,16 @@ impl ReportedCondition {
     pub fn is_true(&self) -> bool {
         self.status == conditions::TRUE
     }
+
+    /// Of a kind that does not say whether it wants more: one at its maximum may.
+    pub(super) fn at_maximum() -> Self {
+        Self {
+            type_: conditions::federated_hpa::SCALING_LIMITED.to_owned(),
+            status: conditions::TRUE.to_owned(),
+            reason: TOO_MANY_REPLICAS.to_owned(),
+            message: "it runs as many replicas as it may".to_owned(),
+        }
+    }
 }
 
 /// The report. The versions with conditions share these fields, so one type reads them all.
@@ -52,6 +64,9 @@ pub struct Report {
     /// Metrics, in the shape of the member's version.
     #[serde(deserialize_with = "or_default")]
     pub current_metrics: Vec<Value>,
+    /// True if zero is a number that the autoscaler may want.
+    #[serde(skip)]
+    pub may_rest: bool,
 }
 
 /// A field that servers write as null if it is empty.
@@ -75,13 +90,19 @@ impl Report {
     pub fn decided(&self) -> Option<i32> {
         let able = self.condition(conditions::federated_hpa::ABLE_TO_SCALE)?;
         let counts = able.is_true() && ABLE_REASONS.contains(&able.reason.as_str());
-        (counts && self.desired_replicas > 0).then_some(self.desired_replicas)
+        let least = if self.may_rest { 0 } else { 1 };
+        (counts && self.desired_replicas >= least).then_some(self.desired_replicas)
     }
 }
 
 /// Reads the report of an applied Work. `None` if there is none for its present content, or if it cannot be read.
 #[must_use]
 pub fn read(work: &Work) -> Option<Report> {
+    serde_json::from_value(status(work)?).ok()
+}
+
+/// The reported status of the object of an applied Work.
+pub(super) fn status(work: &Work) -> Option<Value> {
     if !is_applied(work) {
         return None;
     }

@@ -12,6 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use serde::{Deserialize, Serialize};
 
+use super::moved::Raised;
+
 /// The annotation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -82,6 +84,12 @@ pub struct ClusterState {
     /// Time since which a borrower has needed no more than its own share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_since: Option<Timestamp>,
+    /// A minimum above its share: it takes over what leaves other clusters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raised: Option<Raised>,
+    /// True once others take over what it runs.
+    #[serde(skip_serializing_if = "is_false")]
+    pub taken_over: bool,
     /// True once it left the effective clusters: its autoscaler may not grow, or cannot be reached.
     #[serde(skip_serializing_if = "is_false")]
     pub left: bool,

@@ -37,6 +37,21 @@ struct Condition {
 
 /// Reports that the object cannot work.
 pub(super) fn refused(cx: &Context<'_>, plan: &mut Plan<Effect>, reason: &Reason) {
+    if let Reason::SwitchedOff { .. } = reason {
+        // No problem: the same conditions as those of an autoscaler of one cluster.
+        let (reason, message) = (reason.reason().to_owned(), reason.to_string());
+        let active = Condition { type_: SCALING_ACTIVE, status: conditions::FALSE, reason, message };
+        let able = Condition {
+            type_: ABLE_TO_SCALE,
+            status: conditions::TRUE,
+            reason: SUCCEEDED_GET_SCALE.to_owned(),
+            message: "the target was found".to_owned(),
+        };
+        let mut status = present(cx);
+        put(cx, &mut status, vec![able, active]);
+        write(cx, plan, status);
+        return;
+    }
     let (word, message) = (reason.reason(), reason.to_string());
     let is_new = stored(cx, ABLE_TO_SCALE).is_none_or(|(status, before)| (status, before) != (conditions::FALSE, word));
     let able = Condition { type_: ABLE_TO_SCALE, status: conditions::FALSE, reason: word.to_owned(), message };
@@ -62,10 +77,11 @@ pub(super) fn report(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>,
     let mut status = present(cx);
     status.insert("currentReplicas".into(), number(current));
     status.insert("desiredReplicas".into(), number(desired));
-    if let Some(generation) = cx.seen.hpa.metadata.generation {
+    if let Some(generation) = cx.seen.scaler.hpa.metadata.generation {
         status.insert("observedGeneration".into(), generation.into());
     }
-    let before = cx.seen.hpa.status.as_ref().and_then(|status| status.last_scale_time.as_ref()).map(|time| time.0);
+    let before =
+        cx.seen.scaler.hpa.status.as_ref().and_then(|status| status.last_scale_time.as_ref()).map(|time| time.0);
     let latest = reports.all.values().filter_map(|report| report.last_scale_time.as_ref()).map(|time| time.0).max();
     if let Some(latest) = latest.max(before) {
         status.insert("lastScaleTime".into(), json!(latest));
@@ -93,7 +109,7 @@ fn aggregated(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>) -> Vec
     };
     let mut warnings = fleet.warnings.clone();
     if cx.seen.policy.is_some() && recorded::own(cx.seen).is_none() {
-        let name = policy_name(cx.seen.hpa);
+        let name = policy_name(cx.seen.scaler);
         warnings.push(format!("OverridePolicy {name} is not of this autoscaler: give it another name"));
     }
     let mut conditions = Vec::new();
@@ -110,7 +126,7 @@ fn aggregated(cx: &Context<'_>, fleet: &Fleet<'_>, reports: &Reports<'_>) -> Vec
     conditions.extend(any(SCALING_ACTIVE, &active, active.len(), Vec::new()).ok());
     let divides = Mode::parse(cx.annotation(annotations::FEDERATED_HPA_SPLIT)) != Ok(Mode::PerCluster);
     let count = fleet.members.len();
-    let max = cx.seen.hpa.spec.max_replicas;
+    let max = cx.seen.scaler.hpa.spec.max_replicas;
     let limited = of(SCALING_LIMITED);
     let by_a_member = limited.iter().find(|(_, condition)| condition.is_true());
     let limited = if divides && usize::try_from(max).is_ok_and(|max| max < count) {
@@ -213,7 +229,7 @@ fn joined(first: &str, rest: Vec<String>) -> String {
 }
 
 fn present(cx: &Context<'_>) -> Map<String, Value> {
-    let status = serde_json::to_value(&cx.seen.hpa.status).ok();
+    let status = serde_json::to_value(&cx.seen.scaler.hpa.status).ok();
     let mut status = status.and_then(|status| status.as_object().cloned()).unwrap_or_default();
     status.entry("desiredReplicas").or_insert_with(|| 0.into());
     status
@@ -221,7 +237,7 @@ fn present(cx: &Context<'_>) -> Map<String, Value> {
 
 /// Status and reason of a stored condition.
 fn stored<'a>(cx: &Context<'a>, type_: &str) -> Option<(&'a str, &'a str)> {
-    let conditions = cx.seen.hpa.status.as_ref()?.conditions.as_ref()?;
+    let conditions = cx.seen.scaler.hpa.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
     Some((&condition.status, condition.reason.as_deref().unwrap_or_default()))
 }
@@ -248,8 +264,31 @@ fn put(cx: &Context<'_>, status: &mut Map<String, Value>, conditions: Vec<Condit
     }
 }
 
+/// Condition of another kind that says whether it can scale: that is what its status gets.
+fn able_only(cx: &Context<'_>, old: &Value, status: &Map<String, Value>) -> Option<Value> {
+    let type_ = cx.seen.scaler.kind.paths.able_condition.as_deref()?;
+    let is = |condition: &Value, type_: &str| condition.get("type").and_then(Value::as_str) == Some(type_);
+    let able = status.get("conditions")?.as_array()?.iter().find(|condition| is(condition, ABLE_TO_SCALE))?;
+    let condition =
+        json!({"type": type_, "status": able["status"], "reason": able["reason"], "message": able["message"]});
+    let mut new = if old.is_object() { old.clone() } else { json!({}) };
+    let mut list = old.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    match list.iter_mut().find(|condition| is(condition, type_)) {
+        Some(before) => *before = condition,
+        None => list.push(condition),
+    }
+    new["conditions"] = list.into();
+    Some(new)
+}
+
 fn write(cx: &Context<'_>, plan: &mut Plan<Effect>, status: Map<String, Value>) {
-    let old = serde_json::to_value(&cx.seen.hpa.status).unwrap_or_default();
+    if let Some(old) = cx.seen.scaler.own_status() {
+        let part = able_only(cx, &old, &status).map(|new| StatusPart::replacing(&old, &new));
+        let part = part.filter(|part| StatusPart::patch(&old, &[part]).is_some());
+        plan.effects.extend(part.map(Effect::Status));
+        return;
+    }
+    let old = serde_json::to_value(&cx.seen.scaler.hpa.status).unwrap_or_default();
     let part = StatusPart::replacing(&old, &Value::Object(status));
     if StatusPart::patch(&old, &[&part]).is_some() {
         plan.effects.push(Effect::Status(part));

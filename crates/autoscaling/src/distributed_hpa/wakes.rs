@@ -11,11 +11,12 @@ use ironclad_api::{
 use ironclad_fleet::ObjectKey;
 use ironclad_propagation::{changes, overrides};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use serde_json::Value;
 
-use super::{decides_in_members, is_enabled, report, state::State, target_key, target_keys};
+use super::{decides_in_members, is_enabled, report, scaler, state::State, target_key, target_keys};
 
-/// Namespace and name of an object.
-pub type Key = (String, String);
+/// Key of an object.
+pub type Key = ObjectKey;
 
 /// Returns true if the object has to be reconciled: it is new, gone, or changed other than in its status and in what
 /// the controller writes itself.
@@ -70,8 +71,14 @@ pub fn work(old: Option<&Work>, new: Option<&Work>) -> Option<Key> {
     let work = new.or(old)?;
     let annotations = work.metadata.annotations.as_ref()?;
     let of = |key: &str| annotations.get(key).cloned();
-    let key = (of(annotations::FEDERATED_HPA_NAMESPACE)?, of(annotations::FEDERATED_HPA_NAME)?);
-    is_different(old, new).then_some(key)
+    let (namespace, name) = (of(annotations::FEDERATED_HPA_NAMESPACE)?, of(annotations::FEDERATED_HPA_NAME)?);
+    if !is_different(old, new) {
+        return None;
+    }
+    let manifest = work.spec.workload.manifests.first().map(|manifest| manifest.object()).unwrap_or_default();
+    let of = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
+    let gvk = scaler::kind_of(of("apiVersion"), of("kind"));
+    Some(ObjectKey { gvk, namespace: namespace.as_str().into(), name: name.as_str().into() })
 }
 
 /// Returns true if the autoscalers of a target have to be reconciled, because one of the target's Works came, went or
@@ -81,6 +88,15 @@ pub fn target_work(old: Option<&Work>, new: Option<&Work>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return true };
     let applied = |work: &Work| report::is_applied(work);
     changes::work(Some(&old.metadata), &new.metadata) || applied(old) != applied(new)
+}
+
+/// Returns true if a member reports other replicas of a target than before: kinds without a number of their own report
+/// these.
+#[must_use]
+pub fn target_replicas(old: Option<&Work>, new: Option<&Work>) -> bool {
+    let replicas =
+        |work: Option<&Work>| work.and_then(report::status).and_then(|status| status.get("replicas").cloned());
+    replicas(old) != replicas(new)
 }
 
 fn is_different(old: Option<&Work>, new: Option<&Work>) -> bool {
@@ -99,7 +115,9 @@ pub fn own_policy(old: Option<&OverridePolicy>, new: Option<&OverridePolicy>) ->
         policy.map(|policy| (policy.spec.clone(), policy.metadata.labels.clone(), policy.metadata.annotations.clone()))
     };
     let namespace = policy.metadata.namespace.clone()?;
-    (parts(old) != parts(new)).then(|| (namespace, owner.name.clone()))
+    let gvk = scaler::kind_of(&owner.api_version, &owner.kind);
+    let key = || ObjectKey { gvk, namespace: namespace.as_str().into(), name: owner.name.as_str().into() };
+    (parts(old) != parts(new)).then(key)
 }
 
 /// Returns true if a policy of a user may change an autoscaler's objects in members, before or after its change.
@@ -262,10 +280,19 @@ mod tests {
         assert!(cluster(None, Some(&base)) && cluster(Some(&base), None));
     }
 
+    fn key(api_version: &str, kind: &str) -> ObjectKey {
+        ObjectKey {
+            gvk: ironclad_fleet::Gvk::from_manifest(api_version, kind),
+            namespace: "shop".into(),
+            name: "web".into(),
+        }
+    }
+
     #[test]
     fn changes_of_works() {
         let plain: Work = serde_json::from_value(json!({"metadata": {"name": "w", "generation": 1, "annotations": {}},
-            "spec": {"workload": {}}, "status": {"conditions": []}}))
+            "spec": {"workload": {"manifests": [{"apiVersion": "autoscaling/v2beta2", "kind": "HorizontalPodAutoscaler"}]}},
+            "status": {"conditions": []}}))
         .unwrap();
         let of = |work: &Work| -> Work {
             let mut work = work.clone();
@@ -274,7 +301,7 @@ mod tests {
             annotations.insert(annotations::FEDERATED_HPA_NAME.into(), "web".into());
             work
         };
-        let key = Some(("shop".to_owned(), "web".to_owned()));
+        let key = Some(key("autoscaling/v2", "HorizontalPodAutoscaler"));
         let applied = json!([{"type": "Applied", "status": "True", "reason": "r", "message": "", "observedGeneration": 1,
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         for (name, new, of_autoscaler, of_target) in [
@@ -349,7 +376,7 @@ mod tests {
                 "ownerReferences": [{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web", "uid": "u", "controller": true}]},
             "spec": {"overrideRules": []}}))
         .unwrap();
-        let key = Some(("shop".to_owned(), "web".to_owned()));
+        let key = Some(key("autoscaling/v2", "HorizontalPodAutoscaler"));
         let changed = with(&ours, "/spec/overrideRules", json!([{"overriders": {}}]));
         let unmarked = with(&ours, "/metadata/labels", json!({}));
         for (name, old, new, want) in [
@@ -367,7 +394,7 @@ mod tests {
             )
             .unwrap()
         };
-        let about = super::super::reference_of(&hpa());
+        let about = super::super::reference_of(&hpa().into());
         let (this, that) = (selects("HorizontalPodAutoscaler"), selects("Deployment"));
         for (name, old, new, want) in [
             ("it selects the object", None, Some(&this), true),

@@ -2,6 +2,9 @@
 
 use ironclad_api::{events, labels};
 use ironclad_hpa::Plan;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::distributed_hpa::{PLACED_WITHIN, state};
 
 /// Reason why the target could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +26,12 @@ pub enum Unread {
 }
 
 impl Unread {
+    /// Time for which a target without a place is no problem: the object was applied together with it and its policy.
+    pub fn patience(&self, created: Option<Timestamp>, now: Timestamp) -> Option<SignedDuration> {
+        let has_no_place = matches!(self, Self::Binding(_) | Self::Clusters);
+        created.filter(|_| has_no_place).and_then(|created| state::left(created, PLACED_WITHIN, now))
+    }
+
     /// Returns the plan: a condition and an event, and nothing is scaled. `current` are the replicas, if they are
     /// known.
     pub fn plan(&self, current: Option<i32>) -> Plan {
@@ -61,6 +70,19 @@ impl Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_may_come_later() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (name, unread, second, want) in [
+            ("no binding yet", Unread::Binding(String::new()), 3, Some(7)),
+            ("not scheduled yet", Unread::Clusters, 3, Some(7)),
+            ("it lasts", Unread::Clusters, 10, None),
+            ("a problem that does not pass", Unread::Scale(String::new()), 3, None),
+        ] {
+            assert_eq!(unread.patience(Some(at(0)), at(second)), want.map(SignedDuration::from_secs), "{name}");
+        }
+    }
 
     #[test]
     fn reasons() {

@@ -96,12 +96,14 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
 /// `apiVersion` and kind.
 type Kind = (String, String);
 
-/// The kinds of all templates that have a binding, and Namespaces, which are synced without one.
+/// The kinds of all templates that have a binding, Namespaces, which are synced without one, and
+/// HorizontalPodAutoscalers, which members may run without one.
 fn templates(world: &World) -> BTreeSet<Kind> {
     let namespaced = world.bindings.values().map(|binding| &binding.spec.resource);
     let resources = namespaced.chain(world.cluster_bindings.values().map(|binding| &binding.spec.resource));
     let kinds = resources.map(|resource| (resource.api_version.clone(), resource.kind.clone()));
-    kinds.chain([("v1".to_owned(), "Namespace".to_owned())]).collect()
+    let unbound = [("v1", "Namespace"), ("autoscaling/v2", "HorizontalPodAutoscaler")];
+    kinds.chain(unbound.map(|(api_version, kind)| (api_version.to_owned(), kind.to_owned()))).collect()
 }
 
 /// The kinds that each cluster's Works bring to it.

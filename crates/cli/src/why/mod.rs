@@ -28,7 +28,8 @@ use crate::{
 ///
 /// TYPE/NAME prints the policy that claims the template, the policies that were not chosen, and for every cluster why
 /// the template is or is not there. fhpa/NAME prints the last round of a FederatedHPA: its metrics by cluster,
-/// what each proposes, and the limits step by step. Nothing is written.
+/// what each proposes, and the limits step by step. For an autoscaler that members run, and for its target, it prints
+/// the bounds, loans and decisions of each member. Nothing is written.
 #[derive(clap::Args, Debug)]
 #[command(
     subcommand_negates_reqs = true,
@@ -36,6 +37,7 @@ use crate::{
   ironclad why deploy/web
   ironclad why deployment web -n shop -o json
   ironclad why fhpa/web
+  ironclad why hpa/web
   ironclad why not member3 deploy/web
   ironclad why evicted
   ironclad why evicted -n shop deployment/web -o yaml"

@@ -1,5 +1,6 @@
 //! The answers of `why` as people read them.
 
+use ironclad_autoscaling::distributed_hpa::explain::{self as scaler, Explanation as Scaler};
 use ironclad_fleet::{Because, ClusterName, because::schedule::Reason};
 use ironclad_planning::{
     schedule::{Cycle, Outcome},
@@ -22,10 +23,20 @@ pub fn placement(explanation: &Explanation) -> String {
         }
     };
     lines("policy", &explanation.policy_lines());
-    let Some(bound) = &explanation.binding else { return text };
+    if let Some(scaler) = &explanation.autoscaler {
+        lines("scaled by", &[format!("{}, in each member of {}", scaler.autoscaler, scaler.target)]);
+        lines("bounds", &[format!("{} to {} replicas in all members together", scaler.min, scaler.max)]);
+        lines("record", &scaler.record.iter().map(|name| format!("OverridePolicy {name}")).collect::<Vec<_>>());
+        lines("conditions", &scaler.conditions.iter().map(|one| print::line(one).into_owned()).collect::<Vec<_>>());
+        lines("notes", &scaler.notes);
+    }
+    let Some(bound) = &explanation.binding else {
+        text.push_str(&explanation.autoscaler.as_ref().map(shares).unwrap_or_default());
+        return text;
+    };
     let made = if bound.made { "" } else { " (not created yet; this is what the decisions would come to)" };
     lines("binding", &[format!("{}, replicas {}{made}", bound.key, bound.replicas)]);
-    let on = bound.clusters.iter().map(|target| match target.replicas {
+    let on = bound.clusters.iter().map(|target| match decided(explanation, &target.name).unwrap_or(target.replicas) {
         0 => target.name.clone(),
         replicas => format!("{}:{replicas}", target.name),
     });
@@ -47,9 +58,10 @@ pub fn placement(explanation: &Explanation) -> String {
     let more = explanation.estimates.len().saturating_sub(ESTIMATES_MAX);
     estimates.extend((more > 0).then(|| format!("and {more} more (-o json)")));
     lines("estimates", &estimates);
+    let trigger = explanation.scheduling.iter().flat_map(|scheduling| &scheduling.trigger);
+    lines("scheduler", &trigger.map(Because::to_string).collect::<Vec<_>>());
+    text.push_str(&explanation.autoscaler.as_ref().map(shares).unwrap_or_default());
     let Some(scheduling) = &explanation.scheduling else { return text };
-    let trigger: Vec<String> = scheduling.trigger.iter().map(Because::to_string).collect();
-    lines("scheduler", &trigger);
     for cycle in &scheduling.cycles {
         if let Some(group) = &cycle.group {
             text.push_str(&format!("\naffinity group {group}\n"));
@@ -78,6 +90,36 @@ pub fn placement(explanation: &Explanation) -> String {
         text.push_str(&format!("the present result is withdrawn at {at}, unless a cluster fits until then\n"));
     }
     text
+}
+
+/// Replicas that a member decided for, as recorded or reported, if it decides.
+fn decided(explanation: &Explanation, cluster: &str) -> Option<i32> {
+    let member = explanation.autoscaler.as_ref()?.members.get(&ClusterName::from(cluster))?;
+    member.recorded.or(member.desired).or(member.current)
+}
+
+/// Prints bounds, loans and decisions of the members of an autoscaler.
+fn shares(scaler: &Scaler) -> String {
+    let number = |number: Option<i32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let row = |(cluster, member): (&ClusterName, &scaler::Member)| {
+        vec![
+            cluster.to_string(),
+            member.min.to_string(),
+            member.max.to_string(),
+            member.share.to_string(),
+            if member.loan == 0 { "-".to_owned() } else { format!("{:+}", member.loan) },
+            number(member.current),
+            number(member.desired),
+            number(member.recorded),
+            member.notes.join("; "),
+        ]
+    };
+    let rows: Vec<_> = scaler.members.iter().map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let columns = ["CLUSTER", "MIN", "MAX", "SHARE", "LOAN", "RUNS", "WANTS", "RECORDED", "NOTES"];
+    format!("\n{}", print::table(&columns, &rows))
 }
 
 /// Prints the outcome of a cycle for every cluster.

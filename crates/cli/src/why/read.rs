@@ -13,13 +13,14 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::{BindingRef, Gvk, ObjectKey};
-use ironclad_interpreter::{Interpreter, webhook::Webhooks};
+use ironclad_interpreter::{AutoscalerKind, Interpreter, webhook::Webhooks};
 use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped};
 use ironclad_planning::{Fleet, Settings};
 use ironclad_runtime::Api;
 use ironclad_scheduling::preempt::Mode;
 use ironclad_seam::Clock;
-use kube::{Client, ResourceExt as _};
+use k8s_openapi::{Resource as _, api::autoscaling::v2::HorizontalPodAutoscaler};
+use kube::{Client, ResourceExt as _, api::ListParams};
 use serde_json::Value;
 
 use crate::{
@@ -40,7 +41,8 @@ pub(crate) async fn live(
     name: &str,
     settings: Settings,
 ) -> anyhow::Result<(Fleet, Interpreter, ObjectKey)> {
-    let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
+    let served = Resources::of(client).await.context("asking the control plane what it serves")?;
+    let resource = served.find(kind)?;
     let namespace = if resource.namespaced { namespace.unwrap_or(client.default_namespace()) } else { "" };
     crate::tree::refuse_ours(client, &resource, namespace, name, "why").await?;
     let key = ObjectKey {
@@ -51,6 +53,8 @@ pub(crate) async fn live(
     let Some(template) = crate::tree::api(client.clone(), &resource, namespace).get_opt(name).await? else {
         bail!("{key} does not exist\n  try: ironclad get {} -A", resource.api.plural)
     };
+    let customizations = every(Api::<ResourceInterpreterCustomization>::all(client.clone())).await?;
+    let interpreter = interpreter(clock, &customizations, Webhooks::default());
     let mut fleet = Fleet { settings, ..Fleet::default() };
     let world = &mut fleet.world;
     world.insert_template(crate::tree::whole(&template, &resource)?);
@@ -68,6 +72,20 @@ pub(crate) async fn live(
         policies.into_iter().for_each(|policy| world.insert_policy(policy));
         let overrides = every(Api::<OverridePolicy>::namespaced(client.clone(), namespace)).await?;
         fleet.overrides = overrides.into_iter().map(Arc::new).collect();
+        // One of them may have the template as its target.
+        for hpa in every(Api::<HorizontalPodAutoscaler>::namespaced(client.clone(), namespace)).await? {
+            let mut object = serde_json::to_value(hpa)?;
+            object["apiVersion"] = HorizontalPodAutoscaler::API_VERSION.into();
+            object["kind"] = HorizontalPodAutoscaler::KIND.into();
+            fleet.world.insert_template(object);
+        }
+        for gvk in interpreter.autoscalers().keys() {
+            let Some(resource) = served.of_kind(&gvk.api_version(), &gvk.kind) else { continue };
+            let api = crate::tree::api(client.clone(), resource, namespace);
+            for object in crate::pages::all(&api, ListParams::default()).await? {
+                fleet.world.insert_template(crate::tree::whole(&object, resource)?);
+            }
+        }
         let bindings = Api::<ResourceBinding>::namespaced(client.clone(), namespace);
         let found = bindings.get_opt(&binding).await?;
         // Preemption compares with the bindings of all namespaces, groups of workloads with those of their own.
@@ -81,8 +99,7 @@ pub(crate) async fn live(
         };
         all.into_iter().chain(found).for_each(|binding| fleet.world.insert_binding(binding));
     }
-    let customizations = every(Api::<ResourceInterpreterCustomization>::all(client.clone())).await?;
-    Ok((fleet, interpreter(clock, &customizations, Webhooks::default()), key))
+    Ok((fleet, interpreter, key))
 }
 
 /// True if the answer may depend on the bindings of all namespaces: the binding preempts, or may, or waits for capacity
@@ -173,5 +190,7 @@ pub(crate) fn interpreter(
         (name, compiled)
     });
     let declarative = Arc::new(Declarative::new(compiled.collect::<Vec<_>>()));
+    let rows = AutoscalerKind::of_customizations(customizations);
     Interpreter::new(vec![declarative, Arc::new(webhooks), Arc::new(Shipped::new(host))])
+        .with_autoscalers(Arc::new(rows))
 }

@@ -63,6 +63,16 @@ fn cases() -> Vec<(&'static str, String, &'static [&'static str])> {
     let task = ", gracefulEvictionTasks: [{fromCluster: m4, reason: ClusterDrain, producer: Drain}]";
     let dependent = ", dependentOverrides: [later]}";
     let with = |parts: &[String]| parts.iter().fold(FLEET.to_owned(), |all, part| all + part);
+    let scaler = r#"---
+{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, namespace: shop, uid: h, labels: {federatedhpa.karmada.io/enabled: "true"},
+  annotations: {federatedhpa.karmada.io/status: '{"clusters":{"m1":{"min":1,"max":8,"share":5,"loan":3,"current":8,"desired":8},"m4":{"min":1,"max":2,"share":5,"loan":-3,"current":1,"silentSince":"2026-01-01T00:00:00Z"}}}'}},
+  spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 2, maxReplicas: 10},
+  status: {desiredReplicas: 9, conditions: [{type: AbleToScale, status: "True", reason: ReadyForNewScale, message: "2 of 2 members", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+---
+{apiVersion: policy.karmada.io/v1alpha1, kind: OverridePolicy, metadata: {name: federatedhpa-web, namespace: shop, labels: {federatedhpa.karmada.io/managed: "true"}},
+  spec: {overrideRules: [{targetCluster: {clusterNames: [m1]}, overriders: {plaintext: [{path: /spec/replicas, operator: replace, value: 8}]}}]}}
+"#
+    .to_owned();
     vec![
         ("no policy selects it", with(&[policy("other", ", name: other", "{}")]), &["m1"]),
         (
@@ -80,6 +90,15 @@ fn cases() -> Vec<(&'static str, String, &'static [&'static str])> {
             "one cluster is enough",
             with(&[policy("web", ", name: web", one), bound("[{name: m4, replicas: 2}]", one, "")]),
             &["m1", "m4"],
+        ),
+        (
+            "members decide the replicas",
+            with(&[
+                policy("web", ", name: web", "{}"),
+                bound("[{name: m1, replicas: 1}, {name: m4, replicas: 1}]", "{}", ""),
+                scaler,
+            ]),
+            &["m1"],
         ),
         (
             "affinity groups, the first of which is cordoned",

@@ -28,7 +28,7 @@ use crate::{
     index::{BY_TEMPLATE, binding_of, template_name},
     interpreter::{Interpreters, Resolved},
     objects::Objects,
-    setup::{Setup, on_change, on_interpretation},
+    setup::{Setup, on_change, on_interpretation, on_template},
 };
 
 struct BindingController {
@@ -62,7 +62,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     on_change(setup.clusters(), &this, BindingController::on_cluster);
     on_change(&this.observer.overrides, &this, BindingController::on_override);
     on_change(&this.observer.cluster_overrides, &this, BindingController::on_cluster_override);
-    on_change(&this.observer.autoscalers, &this, BindingController::on_autoscaler);
+    on_change(&this.observer.scalers.hpas, &this, BindingController::on_autoscaler);
+    on_template(setup, &this, BindingController::on_template);
     on_interpretation(setup, &this, BindingController::on_interpretation);
     this
 }
@@ -157,7 +158,19 @@ impl BindingController {
     }
 
     fn on_autoscaler(&self, change: &Change<HorizontalPodAutoscaler>) {
-        for target in target_wakes(change.old.as_deref(), change.new.as_deref()) {
+        self.enqueue_targets(change.old.as_deref(), change.new.as_deref());
+    }
+
+    /// Objects of some kinds scale others.
+    fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
+        let (old, new) = self.observer.scalers.changed(gvk, change);
+        if old.is_some() || new.is_some() {
+            self.enqueue_targets(old.as_ref().map(|old| &*old.hpa), new.as_ref().map(|new| &*new.hpa));
+        }
+    }
+
+    fn enqueue_targets(&self, old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodAutoscaler>) {
+        for target in target_wakes(old, new) {
             for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&target)) {
                 self.queue.add(queue_key(&binding));
             }

@@ -8,9 +8,9 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::Work,
 };
-use ironclad_autoscaling::distributed_hpa::decides_in_members;
+use ironclad_autoscaling::distributed_hpa::scaler::Scaler;
 use ironclad_fleet::{Binding, ClusterName, Clusters, ObjectKey, WorkKey};
-use ironclad_interpreter::{Interpreter, replicas_pointer};
+use ironclad_interpreter::{Interpreter, MemberReplicas, replicas_pointer};
 use ironclad_propagation::{
     binding::{Options, Seen, first_names},
     template::Identity,
@@ -19,19 +19,19 @@ use ironclad_propagation::{
 use ironclad_runtime::{Failure, Informer, Key};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::waits::SchedulerWaits;
 use crate::{
     bindings::Bindings,
-    caches::{CLUSTER_OVERRIDES, HORIZONTAL_POD_AUTOSCALERS, OVERRIDES, QUOTAS},
+    caches::{CLUSTER_OVERRIDES, OVERRIDES, QUOTAS},
     clusters::ClusterSnapshot,
-    index::{BY_BINDING, BY_SCALED, template_name},
+    index::BY_BINDING,
     interpreter::Interpreters,
     mapper::Mapper,
     objects::Objects,
+    scalers::Scalers,
     selected::may_select,
     settings::Settings,
     setup::Setup,
@@ -50,7 +50,7 @@ pub(super) struct Observer {
     quotas_are_enforced: bool,
     interpreters: Arc<Interpreters>,
     mapper: Arc<Mapper>,
-    pub(super) autoscalers: Informer<HorizontalPodAutoscaler>,
+    pub(super) scalers: Scalers,
     waits: Arc<SchedulerWaits>,
     clock: Clock,
     namespace_sync: Option<Arc<Settings>>,
@@ -74,6 +74,7 @@ pub(super) struct Observed {
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
     member_replicas: Option<String>,
+    members_may_rest: bool,
     /// The settings, if the namespace controller runs.
     namespace_sync: Option<Arc<Settings>>,
     options: Options,
@@ -96,6 +97,7 @@ impl Observed {
             quotas: &self.limits,
             interpreter: &self.interpreter,
             member_replicas: self.member_replicas.as_deref(),
+            members_may_rest: self.members_may_rest,
             namespace_sync: self.namespace_sync.as_ref().map(|settings| &settings.propagation.skipped),
             options: &self.options,
             waited: self.waited,
@@ -117,7 +119,7 @@ impl Observer {
             quotas_are_enforced: setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement),
             interpreters: setup.interpreters().clone(),
             mapper: setup.mapper.clone(),
-            autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
+            scalers: Scalers::new(setup),
             waits,
             clock: setup.seam.clock.clone(),
             namespace_sync: setup.settings.controllers.enabled("namespace").then(|| setup.settings.clone()),
@@ -152,9 +154,10 @@ impl Observer {
             true => self.quotas.namespace(&binding.template().namespace),
             false => Vec::new(),
         };
-        let member_replicas = self.member_replicas(&binding.template()).await?;
+        let (member_replicas, members_may_rest) = self.member_replicas(&binding.template(), &works).await?;
         Ok(Some(Observed {
             member_replicas,
+            members_may_rest,
             works,
             named,
             owned,
@@ -172,14 +175,26 @@ impl Observer {
         }))
     }
 
-    /// The place of the template's replicas, if an autoscaler in each member decides them.
-    async fn member_replicas(&self, template: &ObjectKey) -> Result<Option<String>, Failure> {
-        let scalers = self.autoscalers.by_index(BY_SCALED, &template_name(template));
-        if !scalers.iter().any(|hpa| decides_in_members(hpa)) {
-            return Ok(None);
+    /// The place of the template's replicas, if an autoscaler in each member decides them, and true if it goes to zero and
+    /// comes back.
+    async fn member_replicas(
+        &self,
+        template: &ObjectKey,
+        works: &[Arc<Work>],
+    ) -> Result<(Option<String>, bool), Failure> {
+        if let Err(failure) = self.scalers.listed().await {
+            // Who decides is not known now. Copies that members decide on keep their mark; all others do not wait.
+            let manifests = works.iter().flat_map(|work| &work.spec.workload.manifests);
+            if manifests.into_iter().any(|manifest| MemberReplicas::of(&manifest.object()).is_some()) {
+                return Err(failure);
+            }
+        }
+        let scalers = self.scalers.of_target(template);
+        if scalers.is_empty() {
+            return Ok((None, false));
         }
         let path = self.interpreters.replicas_path(&self.mapper, &template.gvk).await?;
-        Ok(path.map(|path| replicas_pointer(&path)))
+        Ok((path.map(|path| replicas_pointer(&path)), scalers.iter().any(Scaler::may_rest)))
     }
 
     /// True if the owner is not the binding with this permanent id, and exists.
@@ -192,7 +207,8 @@ impl Observer {
             }
             Owner::Quota { namespace, name } => self.quotas.get(namespace, name).is_some(),
             Owner::Autoscaler { namespace, name } => {
-                self.autoscalers.get(namespace, name).is_some_and(|hpa| decides_in_members(&hpa))
+                let all = self.scalers.of_namespace(namespace);
+                all.iter().any(|scaler| scaler.hpa.metadata.name.as_ref() == Some(name))
             }
             Owner::Cluster { name } => self.fleet.all().contains_key(&ClusterName::from(name.as_str())),
         }

@@ -4,26 +4,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::join_all;
 use ironclad_api::work::ResourceBinding;
-use ironclad_autoscaling::distributed_hpa::decides_in_members;
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::Informer;
 use ironclad_scheduling::deschedule::{self, DecidedBy};
 use jiff::SignedDuration;
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 
 use crate::{
-    bindings::Bindings,
-    caches::HORIZONTAL_POD_AUTOSCALERS,
-    estimates::Estimates,
-    index::{BY_SCALED, template_key, template_name},
-    pause::Pause,
-    setup::Setup,
+    bindings::Bindings, estimates::Estimates, index::template_key, pause::Pause, scalers::Scalers, setup::Setup,
 };
 
 /// The caches and estimators that the descheduler reads.
 pub(super) struct Observer {
     bindings: Bindings,
-    autoscalers: Informer<HorizontalPodAutoscaler>,
+    scalers: Scalers,
     estimates: Estimates,
     threshold: SignedDuration,
     pause: Pause,
@@ -33,7 +25,7 @@ impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
             bindings: setup.bindings().clone(),
-            autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
+            scalers: Scalers::new(setup),
             estimates: setup.estimates().clone(),
             threshold: setup.settings.descheduler.threshold,
             pause: Pause::new(setup),
@@ -49,10 +41,9 @@ impl Observer {
         if self.pause.is_on() {
             return DecidedBy::Nobody;
         }
-        let scalers = self.autoscalers.by_index(BY_SCALED, &template_name(&template_key(&binding.spec)));
-        match scalers.iter().any(|hpa| decides_in_members(hpa)) {
-            true => DecidedBy::Members,
-            false => DecidedBy::Scheduler,
+        match self.scalers.of_target(&template_key(&binding.spec)).is_empty() {
+            false => DecidedBy::Members,
+            true => DecidedBy::Scheduler,
         }
     }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_api::policy::OverridePolicy;
 use ironclad_autoscaling::distributed_hpa::{Effect, target_key};
-use ironclad_fleet::{Plan, StatusPart};
+use ironclad_fleet::{ObjectKey, Plan, StatusPart};
 use ironclad_runtime::{Api, Failure, Informer, Key, Next, StatusWriter, Writer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::{
@@ -21,9 +21,10 @@ use crate::{
     bindings::Bindings,
     events::Events,
     mapper::Mapper,
+    objects::Objects,
     owned::OwnedWorks,
     setup::Setup,
-    targets::{Typed, json},
+    targets::{Templates, Typed, json},
 };
 
 /// The writes of the controller.
@@ -34,6 +35,9 @@ pub(super) struct Applier {
     events: Events,
     bindings: Bindings,
     autoscalers: Informer<HorizontalPodAutoscaler>,
+    templates: Arc<Objects<DynamicObject>>,
+    /// Of objects of other kinds.
+    template_status: StatusWriter<Templates>,
     overrides: Informer<OverridePolicy>,
     works: OwnedWorks,
     status: StatusWriter<Typed<HorizontalPodAutoscaler>>,
@@ -43,7 +47,7 @@ impl Applier {
     pub(super) fn new(setup: &Setup, observer: &Observer) -> Self {
         let target = Typed {
             client: setup.plane.clone(),
-            cache: observer.autoscalers.clone(),
+            cache: observer.scalers.hpas.clone(),
             writer: Writer::new(NAME),
             events: setup.events.clone(),
             api: |client, namespace| Api::namespaced(client.clone(), namespace),
@@ -55,7 +59,9 @@ impl Applier {
             mapper: setup.mapper.clone(),
             events: setup.events.clone(),
             bindings: setup.bindings().clone(),
-            autoscalers: observer.autoscalers.clone(),
+            autoscalers: observer.scalers.hpas.clone(),
+            templates: setup.templates().clone(),
+            template_status: setup.template_status().clone(),
             overrides: observer.overrides.clone(),
             works: OwnedWorks::new(setup, NAME),
             status: StatusWriter::start("status/horizontalpodautoscalers", &setup.seam, target),
@@ -67,7 +73,7 @@ impl Applier {
         self.status.is_quiet()
     }
 
-    pub(super) async fn apply(&self, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
+    pub(super) async fn apply(&self, key: &ObjectKey, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
         for because in &plan.because {
             tracing::debug!(autoscaler = %key, %because, "distributed autoscaler");
         }
@@ -122,16 +128,30 @@ impl Applier {
         failed.map_or(Ok(next), Err)
     }
 
-    fn request(&self, key: &Key, seen: &Observed, part: StatusPart) {
-        let uid = seen.hpa.uid().unwrap_or_default();
-        self.status.request(key, &uid, NAME, part, false);
+    fn request(&self, key: &ObjectKey, seen: &Observed, part: StatusPart) {
+        let uid = seen.scaler.hpa.uid().unwrap_or_default();
+        match seen.scaler.kind.is_hpa() {
+            true => self.status.request(&Key::new(&key.namespace, &key.name), &uid, NAME, part, false),
+            false => self.template_status.request(key, &uid, NAME, part, false),
+        }
     }
 
     async fn patch(&self, seen: &Observed, patch: Value) -> Result<(), Failure> {
-        let api = Api::namespaced(self.plane.clone(), &seen.hpa.namespace().unwrap_or_default());
-        match self.writer.patch(&api, Some(&self.autoscalers), &*seen.hpa, patch).await {
+        let key = seen.scaler.key();
+        let done = if seen.scaler.kind.is_hpa() {
+            let api = Api::namespaced(self.plane.clone(), &key.namespace);
+            self.writer.patch(&api, Some(&self.autoscalers), &*seen.scaler.hpa, patch).await.map(drop)
+        } else {
+            let Some((served, cache)) = self.templates.watched(&key.gvk) else { return Ok(()) };
+            let Some(object) = cache.get(&key.namespace, &key.name) else { return Ok(()) };
+            if object.resource_version() != seen.scaler.hpa.resource_version() {
+                return Err(Failure::Conflict(format!("{key} changed")));
+            }
+            self.writer.patch(&served.api(&self.plane, &key.namespace), Some(&cache), &*object, patch).await.map(drop)
+        };
+        match done {
             Err(Failure::NotFound(_)) => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 
@@ -143,7 +163,7 @@ impl Applier {
     }
 
     async fn scale(&self, seen: &Observed, replicas: i32) -> Result<(), Failure> {
-        let target = target_key(&seen.hpa);
+        let target = target_key(&seen.scaler.hpa);
         let Some(served) = self.mapper.served(&target.gvk).await? else { return Ok(()) };
         let api: Api<DynamicObject> = served.api(&self.plane, &target.namespace);
         match self.writer.scale(&api, &target.name, replicas).await {

@@ -13,9 +13,10 @@ use ironclad_api::{
 };
 use ironclad_autoscaling::{
     distributed_hpa::{
-        Options, Seen, Target, decides_in_members, is_enabled, object_key, policy_name, quota::Quotas, reference_of,
-        target_key, work_keys,
+        Options, Seen, Target, decides_in_members, is_enabled, is_kind, policy_name, quota::Quotas, reference_of,
+        scaler::Scaler, target_key, work_keys,
     },
+    idle,
     rivals::Rival,
 };
 use ironclad_fleet::{ClusterName, Clusters, ObjectKey, gates::Gate};
@@ -31,12 +32,13 @@ use serde_json::Value;
 
 use crate::{
     bindings::Bindings,
-    caches::{CLUSTER_OVERRIDES, FEDERATED_HPAS, HORIZONTAL_POD_AUTOSCALERS, OVERRIDES, QUOTAS},
+    caches::{CLUSTER_OVERRIDES, FEDERATED_HPAS, OVERRIDES, QUOTAS},
     clusters::ClusterSnapshot,
     index::{BY_AUTOSCALER, BY_BINDING, BY_SCALED, BY_TEMPLATE, cluster_of, template_name},
     interpreter::Interpreters,
     mapper::Mapper,
     objects::Objects,
+    scalers::Scalers,
     selected::may_select,
     settings::Settings,
     setup::Setup,
@@ -44,7 +46,7 @@ use crate::{
 
 /// The caches that the controller reads.
 pub(super) struct Observer {
-    pub(super) autoscalers: Informer<HorizontalPodAutoscaler>,
+    pub(super) scalers: Scalers,
     pub(super) federated: Informer<FederatedHPA>,
     pub(super) bindings: Informer<ResourceBinding>,
     pub(super) overrides: Informer<OverridePolicy>,
@@ -73,7 +75,7 @@ struct Memory {
 /// The snapshot.
 pub(super) struct Observed {
     /// The object; its version is the one to write over.
-    pub(super) hpa: Arc<HorizontalPodAutoscaler>,
+    pub(super) scaler: Scaler,
     /// Its Works, and those under the names that it uses.
     pub(super) works: Vec<Arc<Work>>,
     /// The OverridePolicy under its name.
@@ -117,7 +119,7 @@ impl Observed {
             Observation::Found { template, replicas } => Target::Found { template, replicas },
         };
         decide(&Seen {
-            hpa: &self.hpa,
+            scaler: &self.scaler,
             rivals: &self.rivals,
             target,
             binding: self.binding.as_deref(),
@@ -145,7 +147,7 @@ impl Observed {
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            autoscalers: setup.caches.take(&HORIZONTAL_POD_AUTOSCALERS),
+            scalers: Scalers::new(setup),
             federated: setup.caches.take(&FEDERATED_HPAS),
             bindings: setup.bindings().namespaced.clone(),
             overrides: setup.caches.take(&OVERRIDES),
@@ -176,9 +178,10 @@ impl Observer {
         }
     }
 
-    pub(super) async fn observe(&self, key: &Key) -> Result<Option<Observed>, Failure> {
+    pub(super) async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Failure> {
         let now = self.clock.wall_seconds();
-        let Some(hpa) = self.autoscalers.get_key(key) else { return Ok(None) };
+        let Some(scaler) = self.scalers.get(key) else { return Ok(None) };
+        let hpa = scaler.hpa.clone();
         let uid = hpa.uid().unwrap_or_default();
         let mut works = self.works.by_index(BY_AUTOSCALER, &uid);
         if !decides_in_members(&hpa) && works.is_empty() {
@@ -188,7 +191,7 @@ impl Observer {
         let key = target_key(&hpa);
         let target = self.target(&key).await?;
         let binding = self.binding_of(&key);
-        let named = binding.iter().flat_map(|binding| work_keys(&hpa, binding));
+        let named = binding.iter().flat_map(|binding| work_keys(&scaler, binding));
         let named = named.filter_map(|key| self.works.get(&names::execution_namespace(&key.cluster.0), &key.name));
         let named: Vec<Arc<Work>> =
             named.filter(|found| !works.iter().any(|work| work.metadata.uid == found.metadata.uid)).collect();
@@ -198,12 +201,12 @@ impl Observer {
             let memory = self.memory.lock();
             (memory.started.unwrap_or(now), memory.reported.get(&uid).cloned().unwrap_or_default())
         };
-        let (cluster_overrides, overrides) = self.overrides_of(&hpa, &namespace, &target);
+        let (cluster_overrides, overrides) = self.overrides_of(&scaler, &namespace, &target);
         Ok(Some(Observed {
             works,
-            policy: self.overrides.get(&namespace, &policy_name(&hpa)),
-            own_binding: self.binding_of(&object_key(&hpa)),
-            rivals: self.rivals(&hpa, &key),
+            policy: self.overrides.get(&namespace, &policy_name(&scaler)),
+            own_binding: self.binding_of(&scaler.key()),
+            rivals: self.rivals(&scaler, &key),
             target_works: binding.as_deref().map(|binding| self.works_of(binding)).unwrap_or_default(),
             target,
             binding,
@@ -215,8 +218,20 @@ impl Observer {
             started,
             options: self.settings.distributed_hpa.clone(),
             now,
-            hpa,
+            scaler,
         }))
+    }
+
+    /// What is to be said about a HorizontalPodAutoscaler that is not distributed.
+    pub(super) fn idle(&self, key: &ObjectKey) -> Option<idle::Verdict> {
+        if !is_kind(&key.gvk) {
+            return None;
+        }
+        let hpa = self.scalers.get(key)?.hpa;
+        let template = self.templates.get(&target_key(&hpa));
+        let labels = template.as_ref().map(|template| template.labels());
+        let is_propagated = self.binding_of(key).is_some();
+        Some(idle::verdict(idle::Seen { hpa: &hpa, is_propagated, target: labels, now: self.clock.wall_seconds() }))
     }
 
     /// True if quotas are enforced in a namespace.
@@ -233,7 +248,7 @@ impl Observer {
             quotas,
             bindings: self.bindings.namespace(namespace),
             overrides: self.overrides.namespace(namespace),
-            autoscalers: self.autoscalers.namespace(namespace),
+            autoscalers: self.scalers.of_namespace(namespace).into_iter().map(|scaler| scaler.hpa).collect(),
         }
     }
 
@@ -255,34 +270,32 @@ impl Observer {
         id.map(|id| self.works.by_index(BY_BINDING, &id)).unwrap_or_default()
     }
 
-    fn rivals(&self, hpa: &HorizontalPodAutoscaler, target: &ObjectKey) -> Vec<Rival> {
-        let target = template_name(target);
-        let distributed = self.autoscalers.by_index(BY_SCALED, &target);
-        let distributed = distributed.iter().filter(|other| {
-            other.metadata.uid != hpa.metadata.uid
-                && is_enabled(&other.metadata)
-                && other.metadata.deletion_timestamp.is_none()
+    fn rivals(&self, scaler: &Scaler, target: &ObjectKey) -> Vec<Rival> {
+        let distributed = self.scalers.of_target(target).into_iter().filter(|other| {
+            let metadata = &other.hpa.metadata;
+            metadata.uid != scaler.hpa.metadata.uid && is_enabled(metadata) && metadata.deletion_timestamp.is_none()
         });
-        let federated = self.federated.by_index(BY_SCALED, &target);
+        let federated = self.federated.by_index(BY_SCALED, &template_name(target));
         let federated = federated.iter().filter(|other| other.metadata.deletion_timestamp.is_none());
-        distributed.map(|other| Rival::from(&**other)).chain(federated.map(|other| Rival::from(&**other))).collect()
+        let distributed = distributed.map(|other| Rival::from(&other));
+        distributed.chain(federated.map(|other| Rival::from(&**other))).collect()
     }
 
     /// The override policies that may select the object or its target.
     fn overrides_of(
         &self,
-        hpa: &HorizontalPodAutoscaler,
+        scaler: &Scaler,
         namespace: &str,
         target: &Observation,
     ) -> (Vec<Arc<ClusterOverridePolicy>>, Vec<Arc<OverridePolicy>>) {
-        let about = reference_of(hpa);
+        let about = reference_of(scaler);
         let identity = Identity {
             api_version: &about.api_version,
             kind: &about.kind,
             namespace,
             name: &about.name,
             uid: &about.uid,
-            labels: hpa.metadata.labels.clone().unwrap_or_default(),
+            labels: scaler.hpa.metadata.labels.clone().unwrap_or_default(),
         };
         let cluster_overrides = may_select(&self.cluster_overrides, "", &identity);
         let mut overrides = may_select(&self.overrides, namespace, &identity);

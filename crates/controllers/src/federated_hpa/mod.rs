@@ -51,6 +51,9 @@ use crate::{
 /// Wait after the first of several failed rounds; it doubles up to the period of successful ones.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
+/// Interval at which an object looks for the place of its target at first.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+
 struct Autoscaler {
     seam: Seam,
     options: Options,
@@ -146,6 +149,14 @@ impl Reconciler for Autoscaler {
         let mut state = self.state(key, &object);
         // The time after the questions: answers are not from the future.
         let now = self.seam.clock.wall_seconds();
+        let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        if let Err(NotObserved { unread, .. }) = &observed
+            && let Some(left) = unread.patience(created, now)
+        {
+            // Soon, so that the first round follows the scheduler closely.
+            let left = Duration::try_from(left).unwrap_or(FIRST_LOOK);
+            return Ok(Next::After(left.min(FIRST_LOOK)));
+        }
         let plan = self.decide(key, &object, observed, &mut state, now);
         if let Some(status) = before_zero(object.status.as_ref(), &plan, now) {
             self.states.lock().insert(key.clone(), state);

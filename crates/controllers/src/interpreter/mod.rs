@@ -12,11 +12,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{StreamExt as _, stream};
 use ironclad_api::{
+    annotations,
     config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
     events,
 };
 use ironclad_fleet::{Event, Gvk};
-use ironclad_interpreter::{Interpreter, ReplicasPaths, webhook::Webhooks};
+use ironclad_interpreter::{AutoscalerKind, AutoscalerKinds, Interpreter, ReplicasPaths, webhook::Webhooks};
 use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, RunningScripts, Shipped};
 use ironclad_runtime::{Caches, Change, Informer};
 use ironclad_seam::Seam;
@@ -47,8 +48,10 @@ pub(crate) struct Interpreters {
     shipped: Arc<Shipped>,
     host: Host,
     metrics: InterpreterMetrics,
+    customizations: Informer<ResourceInterpreterCustomization>,
     sources: Mutex<Sources>,
     current: RwLock<Interpreter>,
+    autoscalers: RwLock<Arc<AutoscalerKinds>>,
     callers: Callers,
     handlers: RwLock<Vec<OnChange>>,
 }
@@ -93,6 +96,8 @@ impl Interpreters {
         };
         let this = Arc::new(Self {
             webhooks: webhooks.clone(),
+            customizations: customizations.clone(),
+            autoscalers: RwLock::new(Arc::new(AutoscalerKind::shipped())),
             events: events.clone(),
             shipped: Arc::new(Shipped::new(host.clone())),
             host,
@@ -132,6 +137,11 @@ impl Interpreters {
     /// The present sources, for one decision.
     pub(crate) fn for_a_decision(&self) -> Interpreter {
         self.current.read().for_a_decision()
+    }
+
+    /// The kinds that scale a target, without HorizontalPodAutoscalers.
+    pub(crate) fn autoscalers(&self) -> Arc<AutoscalerKinds> {
+        self.autoscalers.read().clone()
     }
 
     /// Runs a decision over this interpreter until it asks webhooks nothing new. Without webhooks it runs once, without
@@ -197,9 +207,20 @@ impl Interpreters {
     /// Compiles the scripts of a changed customization; the kinds that it interprets or interpreted change.
     fn on_customization(&self, change: &Change<ResourceInterpreterCustomization>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        if old.map(|c| &c.spec) == new.map(|c| &c.spec) {
+        let row = |customization: Option<&ResourceInterpreterCustomization>| {
+            customization.and_then(|c| c.annotations().get(annotations::AUTOSCALER).cloned())
+        };
+        if old.map(|c| &c.spec) == new.map(|c| &c.spec) && row(old) == row(new) {
             return;
         }
+        if let Some((new, text)) = new.zip(row(new))
+            && let Err(error) = AutoscalerKind::of_annotation(target(new), &text)
+        {
+            let message = format!("annotation {} {error}: the kind is no autoscaler", annotations::AUTOSCALER);
+            self.events.record(&Event::warning(reference(new), events::CUSTOMIZATION_INVALID, message));
+        }
+        let rows = AutoscalerKind::of_customizations(self.customizations.list().iter().map(|one| &**one));
+        *self.autoscalers.write() = Arc::new(Interpreter::default().with_autoscalers(Arc::new(rows)).autoscalers());
         let Some(name) = new.or(old).map(|c| c.name_any()) else { return };
         let (compiled, conflicts) = self.set_customization(&name, new);
         if let (Some(new), Some(compiled)) = (new, compiled) {
@@ -219,8 +240,7 @@ impl Interpreters {
                 self.events.record(&Event::warning(reference(new), events::CUSTOMIZATION_CONFLICT, message));
             }
         }
-        for kind in [old, new].into_iter().flatten().map(|c| &c.spec.target) {
-            let changed = Gvk::from_manifest(&kind.api_version, &kind.kind);
+        for changed in [old, new].into_iter().flatten().map(target) {
             self.notify(&|gvk| *gvk == changed);
         }
     }
@@ -240,6 +260,12 @@ impl Interpreters {
     fn notify(&self, changed: &dyn Fn(&Gvk) -> bool) {
         self.handlers.read().iter().for_each(|handler| handler(changed));
     }
+}
+
+/// The kind that a customization is about.
+fn target(customization: &ResourceInterpreterCustomization) -> Gvk {
+    let target = &customization.spec.target;
+    Gvk::from_manifest(&target.api_version, &target.kind)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use ironclad_api::reasons;
 use serde::Serialize;
 
-use crate::{ClusterName, ObjectKey};
+use crate::{ClusterName, Gvk, ObjectKey};
 
 /// Reason why a cluster of the binding has no share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,6 +21,8 @@ pub enum Left {
     NotReady,
     /// It serves no version of HorizontalPodAutoscaler that reports conditions.
     NoVersion,
+    /// It does not serve the kind of the autoscaler.
+    NotServed { kind: Gvk },
 }
 
 impl Left {
@@ -33,6 +35,7 @@ impl Left {
             Self::Tainted { .. } => "Tainted",
             Self::NotReady => "NotReady",
             Self::NoVersion => "NoVersion",
+            Self::NotServed { .. } => "NotServed",
         }
     }
 }
@@ -47,6 +50,7 @@ impl fmt::Display for Left {
             Self::NoVersion => {
                 f.write_str("it serves neither autoscaling/v2 nor v2beta2 nor v2beta1, and v1 has no conditions")
             }
+            Self::NotServed { kind } => write!(f, "it does not serve {kind}: install its controller there"),
         }
     }
 }
@@ -90,6 +94,8 @@ pub enum Reason {
     NoScale { target: ObjectKey },
     /// The target has no binding, or one without clusters.
     NoBinding { target: ObjectKey },
+    /// The target has no replicas and no place: a user switched it off.
+    SwitchedOff { target: ObjectKey },
     /// No cluster of the binding counts now.
     NoCluster,
     /// A cluster of the binding has no share.
@@ -119,6 +125,20 @@ pub enum Reason {
         cluster: ClusterName,
         /// The maximum then.
         max: i32,
+    },
+    /// The member runs more than its new maximum.
+    Cut {
+        cluster: ClusterName,
+        /// Replicas that it runs.
+        runs: i32,
+        /// The maximum.
+        max: i32,
+    },
+    /// The member takes over a part of what leaves other clusters.
+    TakesOver {
+        cluster: ClusterName,
+        /// Its minimum meanwhile.
+        min: i32,
     },
     /// Works of the cluster are not dispatched.
     Suspended { cluster: ClusterName },
@@ -189,11 +209,14 @@ impl Reason {
             Self::TargetMissing { .. } => "FailedGetScaleTargetRef",
             Self::NoScale { .. } => "FailedGetScale",
             Self::NoBinding { .. } => "FailedGetBinding",
+            Self::SwitchedOff { .. } => reasons::federated_hpa::SCALING_DISABLED,
             Self::NoCluster => "FailedGetTargetClusters",
             Self::ClusterLeft { why, .. } => why.reason(),
             Self::Share { .. } => "Share",
             Self::Frozen { .. } => "Frozen",
             Self::GrowsLater { .. } => "GrowsLater",
+            Self::Cut { .. } => "Cut",
+            Self::TakesOver { .. } => "TakesOver",
             Self::Suspended { .. } => "Suspended",
             Self::AwaitsTarget { .. } => "AwaitsTarget",
             Self::Lends { .. } => "Lends",
@@ -231,6 +254,9 @@ impl fmt::Display for Reason {
             Self::NoBinding { target } => {
                 write!(f, "{target} is in no cluster: a policy has to select it, and the scheduler has to place it")
             }
+            Self::SwitchedOff { target } => {
+                write!(f, "scaling is disabled since the replica count of {target} is zero: scale it to begin again")
+            }
             Self::NoCluster => f.write_str("no cluster of the target can be used now: nothing is changed"),
             Self::ClusterLeft { cluster, why } => write!(f, "cluster {cluster} has no share: {why}"),
             Self::Share { cluster, min, max, share } if max == share => {
@@ -244,6 +270,13 @@ impl fmt::Display for Reason {
             }
             Self::GrowsLater { cluster, max } => {
                 write!(f, "cluster {cluster} may have {max} replicas once others have given up theirs")
+            }
+            Self::Cut { cluster, runs, max } => write!(
+                f,
+                "cluster {cluster} runs {runs} replicas and may have {max}: all members together run more than the maximum"
+            ),
+            Self::TakesOver { cluster, min } => {
+                write!(f, "cluster {cluster} has at least {min} replicas while it takes over what leaves other clusters")
             }
             Self::Suspended { cluster } => write!(f, "dispatching to cluster {cluster} is suspended"),
             Self::AwaitsTarget { cluster } => {

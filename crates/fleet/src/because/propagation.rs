@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use ironclad_api::labels;
 use serde::Serialize;
 
 use crate::{BindingKey, ClusterName, ObjectKey, WorkKey};
@@ -279,6 +280,11 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPolicyMatches { template } => write!(f, "no policy selects {template}"),
+            Self::ClaimedElsewhere { by } if by == labels::CLAIMED_BY_DISTRIBUTED_HPA => write!(
+                f,
+                "the members of its target run it (label {}), policies leave it alone",
+                labels::FEDERATED_HPA_ENABLED
+            ),
             Self::ClaimedElsewhere { by } => write!(f, "the template belongs to a {by}, policies leave it alone"),
             Self::PolicyChosen { policy, by } => write!(f, "{policy} selects the template by {by}"),
             Self::PolicyLost { policy, why } => write!(f, "{policy} selects it too: {why}"),

@@ -313,7 +313,7 @@ fn reasons_of_decisions_are_told_where_the_chain_ends() {
     world.insert_work(changed(of_namespace, json!({})));
     let explained = Explained {
         unclaimed: Some((LinkState::Ok, "namespace sync".to_owned())),
-        synced: vec!["shop-ns".to_owned()],
+        placed: Some(Placed { works: vec!["shop-ns".to_owned()], clusters: None }),
         ..Explained::default()
     };
     let lines = printed_as(&world, &namespace, &explained);

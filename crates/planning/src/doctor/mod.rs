@@ -6,6 +6,10 @@ pub mod drift;
 use std::collections::BTreeSet;
 
 use ironclad_api::conditions::{self, TRUE, binding::SCHEDULED, cluster::READY};
+use ironclad_autoscaling::{
+    distributed_hpa::{self, scaler::Scaler},
+    idle::{self, Verdict},
+};
 use ironclad_failover::{
     flags::{EvictionFlags, eviction::Check},
     taint_manager::{
@@ -15,6 +19,7 @@ use ironclad_failover::{
     taints::is_faulty,
 };
 use ironclad_fleet::{Binding, ClusterName, World};
+use ironclad_propagation::template::Identity;
 use ironclad_scheduling::Peers;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -85,7 +90,24 @@ pub fn findings(world: &World, leader: Leader<'_>, settings: &Settings, now: Tim
     without_a_cluster(world, &mut found);
     failover(world, leader, settings, now, &mut found);
     evictions(world, leader, now, &mut found);
+    autoscalers(world, now, &mut found);
     found
+}
+
+/// HorizontalPodAutoscalers that nobody runs, or whose work is undone.
+fn autoscalers(world: &World, now: Timestamp, found: &mut Vec<Finding>) {
+    for (key, object) in world.templates.iter().filter(|(key, _)| distributed_hpa::is_kind(&key.gvk)) {
+        let Some(scaler) = Scaler::from_object(object) else { continue };
+        let target = world.templates.get(&distributed_hpa::target_key(&scaler.hpa));
+        let target = target.map(|template| Identity::of(template).labels);
+        let is_propagated = world.binding_of(key).is_some();
+        match idle::verdict(idle::Seen { hpa: &scaler.hpa, is_propagated, target: target.as_ref(), now }) {
+            Verdict::Fine | Verdict::Later(_) => {}
+            told @ (Verdict::NotRun | Verdict::Undone { .. }) => {
+                found.push(Finding::new(Grade::Warning, format!("{key}: {told}")));
+            }
+        }
+    }
 }
 
 /// Bindings with an empty schedule result that the scheduler has seen: nothing runs, or only what an eviction left.
@@ -262,7 +284,7 @@ mod tests {
     use ironclad_failover::{Evictions, Flags, Now, taint_manager::EpisodeReport};
 
     use super::*;
-    use crate::testkit::world_of;
+    use crate::testkit::{objects, world_of};
 
     /// Two ready clusters, and web, which may run on either.
     const FLEET: &str = r#"
@@ -414,6 +436,27 @@ items:
         }
         let stopped = warnings(&world(&[]), Some(&halted), false);
         assert!(stopped.len() == 1 && stopped[0].starts_with("evictions: halted, "), "{stopped:?}");
+    }
+
+    #[test]
+    fn autoscalers_that_nobody_runs_are_told() {
+        let hpa = |labels: &str| {
+            let text = format!(
+                "{{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: web, namespace: shop, \
+                 creationTimestamp: \"1970-01-01T00:00:00Z\", labels: {{{labels}}}}}, \
+                 spec: {{scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}, maxReplicas: 3}}}}"
+            );
+            let mut world = World::default();
+            objects(&text).into_iter().for_each(|object| world.insert_template(object));
+            world
+        };
+        let lines = |world: &World| warnings(world, None, false);
+        let said = lines(&hpa(""));
+        let about: Vec<&String> = said.iter().filter(|line| line.contains("HorizontalPodAutoscaler")).collect();
+        assert_eq!(about.len(), 1, "{said:?}");
+        assert!(about[0].starts_with("HorizontalPodAutoscaler shop/web: nobody runs it"), "{about:?}");
+        let said = lines(&hpa("federatedhpa.karmada.io/enabled: \"true\""));
+        assert!(!said.iter().any(|line| line.contains("HorizontalPodAutoscaler")), "{said:?}");
     }
 
     #[test]

@@ -12,11 +12,12 @@ use std::{
     sync::Arc,
 };
 
-use ironclad_api::{cluster::Cluster, work::TargetCluster};
+use ironclad_api::{cluster::Cluster, names, work::TargetCluster};
+use ironclad_autoscaling::distributed_hpa;
 use ironclad_fleet::{
     Because, Binding, BindingKey, ClusterName, Gvk, ObjectKey, World,
     because::{propagation::Reason, schedule::PassedOver},
-    tree::{Explained, LinkState},
+    tree::{Explained, LinkState, Placed},
 };
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
@@ -70,6 +71,9 @@ pub struct Explanation {
     /// Last copies of other workloads, in clusters that it could use if they had the capacity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_copies: Vec<LastCopy>,
+    /// The autoscaler by which members decide the replicas of the template, or the template itself if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub autoscaler: Option<distributed_hpa::explain::Explanation>,
     /// Clusters whose nodes decide on it, and that were not asked for them.
     #[serde(skip)]
     pub unasked: BTreeSet<ClusterName>,
@@ -161,11 +165,21 @@ impl Explanation {
         Explained {
             unclaimed: Some((state, detail)),
             unbound: is_unbound.then(|| format!("is not made: {}", unbound.join("; "))),
-            synced: match self.namespace_sync {
-                true => namespace::work_names(&self.template.name).to_vec(),
-                false => Vec::new(),
-            },
+            placed: self.placed_without_binding(),
         }
+    }
+
+    /// Works that reach members without a binding: those of a Namespace, or of an autoscaler that members run.
+    fn placed_without_binding(&self) -> Option<Placed> {
+        if self.namespace_sync {
+            return Some(Placed { works: namespace::work_names(&self.template.name).to_vec(), clusters: None });
+        }
+        let own = self.autoscaler.as_ref().filter(|scaler| scaler.autoscaler == self.template)?;
+        let key = &own.autoscaler;
+        Some(Placed {
+            works: vec![names::work_name(&key.gvk.kind, &key.namespace, &key.name)],
+            clusters: Some(own.members.keys().cloned().collect()),
+        })
     }
 }
 
@@ -188,6 +202,7 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         estimates: Vec::new(),
         passed_over: BTreeMap::new(),
         last_copies: Vec::new(),
+        autoscaler: autoscaler(fleet, template, interpreter, now),
         unasked: placement.unasked,
     };
     if placement.skipped {
@@ -215,6 +230,33 @@ pub fn explain(fleet: &Fleet, template: &ObjectKey, interpreter: &Interpreter, n
         (None, planned) => planned.map(|planned| BindingSummary { clusters: Vec::new(), ..summary(&planned, false) }),
     };
     Some(explanation)
+}
+
+/// The autoscaler that has the template as its target, or that it is.
+fn autoscaler(
+    fleet: &Fleet,
+    template: &ObjectKey,
+    interpreter: &Interpreter,
+    now: Timestamp,
+) -> Option<distributed_hpa::explain::Explanation> {
+    let kinds = interpreter.autoscalers();
+    let of_namespace = fleet.world.templates.iter().filter(|(key, _)| key.namespace == template.namespace);
+    of_namespace.into_iter().find_map(|(key, object)| {
+        let scaler = match distributed_hpa::is_kind(&key.gvk) {
+            true => distributed_hpa::scaler::Scaler::from_object(object)?,
+            false => distributed_hpa::scaler::seen_by(&kinds, &key.gvk, (**object).clone())?,
+        };
+        let concerns = key == template || distributed_hpa::target_keys(&scaler.hpa).contains(template);
+        if !concerns || !distributed_hpa::decides_in_members(&scaler.hpa) {
+            return None;
+        }
+        let name = distributed_hpa::policy_name(&scaler);
+        let is_record = |metadata: &ironclad_api::ObjectMeta| {
+            metadata.name.as_ref() == Some(&name) && metadata.namespace.as_deref() == Some(&template.namespace)
+        };
+        let policy = fleet.overrides.iter().find(|policy| is_record(&policy.metadata));
+        Some(distributed_hpa::explain::explain(&scaler, policy.map(|policy| &**policy), now))
+    })
 }
 
 fn passed_over(world: &World, bound: &Binding) -> BTreeMap<ClusterName, PassedOver> {

@@ -109,7 +109,7 @@ fn templates_without_a_claim_are_told_why() {
         let dump = object(api_version, kind, &format!("name: x{at}{labels}")) + more;
         let explained = explanation(&dump, api_version, kind, namespace, "x").for_tree();
         assert_eq!(explained.unclaimed, Some((state, want.to_owned())), "{name}");
-        assert_eq!(!explained.synced.is_empty(), kind == "Namespace", "{name}");
+        assert_eq!(explained.placed.is_some(), kind == "Namespace", "{name}");
     }
 }
 
@@ -284,4 +284,38 @@ fn clusters_of_earlier_affinity_groups_are_told_with_the_way_back() {
     let remedy = "a WorkloadRebalancer that names the template: it starts with the first group";
     assert_eq!(told.remedy.as_deref(), Some(remedy));
     assert!(answer(&explained, &"m2".into()).because.iter().all(|line| line != rule));
+}
+
+#[test]
+fn autoscalers_that_members_run_are_explained_with_their_targets() {
+    let scaler = r#"---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, uid: w}, spec: {replicas: 2}}
+---
+{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: scaler, namespace: shop, uid: h, labels: {federatedhpa.karmada.io/enabled: "true", resourcetemplate.karmada.io/claimed-by: FederatedHPA},
+  annotations: {federatedhpa.karmada.io/status: '{"clusters":{"m1":{"min":1,"max":8,"share":5,"loan":3,"current":8}}}'}},
+  spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 2, maxReplicas: 10}}
+---
+{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: plain, namespace: shop, uid: q},
+  spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: other}, maxReplicas: 10}}
+---
+{apiVersion: policy.karmada.io/v1alpha1, kind: OverridePolicy, metadata: {name: federatedhpa-scaler, namespace: shop, labels: {federatedhpa.karmada.io/managed: "true"}},
+  spec: {overrideRules: [{targetCluster: {clusterNames: [m1]}, overriders: {plaintext: [{path: /spec/replicas, operator: replace, value: 7}]}}]}}
+"#;
+    for (kind, of, name, want) in [
+        ("Deployment", "apps/v1", "web", Some(7)),
+        ("HorizontalPodAutoscaler", "autoscaling/v2", "scaler", Some(7)),
+        ("HorizontalPodAutoscaler", "autoscaling/v2", "plain", None),
+    ] {
+        let explained = explanation(scaler, of, kind, "shop", name);
+        let found = explained.autoscaler.as_ref().map(|scaler| &scaler.members[&"m1".into()]);
+        assert_eq!(found.and_then(|member| member.recorded), want, "{name}");
+        assert_eq!(found.map(|member| (member.max, member.loan)), want.map(|_| (8, 3)), "{name}");
+    }
+    let tree = explanation(scaler, "autoscaling/v2", "HorizontalPodAutoscaler", "shop", "scaler").for_tree();
+    let placed = tree.placed.unwrap();
+    assert_eq!(placed.clusters, Some(["m1".into()].into()));
+    assert_eq!(placed.works, [ironclad_api::names::work_name("HorizontalPodAutoscaler", "shop", "scaler")]);
+    let said = "has claimed it: the members of its target run it (label federatedhpa.karmada.io/enabled), policies leave it alone";
+    assert_eq!(tree.unclaimed, Some((LinkState::Ok, said.to_owned())));
+    assert_eq!(explanation(scaler, "apps/v1", "Deployment", "shop", "web").for_tree().placed, None);
 }

@@ -90,6 +90,8 @@ pub struct Seen<'a> {
     pub interpreter: &'a Interpreter,
     /// JSON pointer of the template's replicas, if an autoscaler in each member decides them.
     pub member_replicas: Option<&'a str>,
+    /// True if that autoscaler goes to zero and comes back by itself.
+    pub members_may_rest: bool,
     /// Resources that are not propagated, if namespace sync runs: it takes the Works of namespaces that are left.
     pub namespace_sync: Option<&'a Skipped>,
     /// Feature gates.
@@ -409,7 +411,8 @@ impl Copy<'_> {
             let decided = at(&overridden.manifest) != given;
             // A record may be for replicas that the template had before: its end then is a change by a user.
             let recorded_for = if decided { self.recorded_for() } else { None };
-            let mark = MemberReplicas { template: recorded_for.unwrap_or_else(|| at(self.template)), given, decided };
+            let template = recorded_for.unwrap_or_else(|| at(self.template));
+            let mark = MemberReplicas { template, given, decided, may_rest: self.seen.members_may_rest };
             let annotation = annotations::FEDERATED_HPA_APPLIED_REPLICAS;
             manifest::set_annotation(&mut overridden.manifest, annotation, &mark.to_string());
         }

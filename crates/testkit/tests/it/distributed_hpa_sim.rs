@@ -25,11 +25,12 @@ use ironclad_testkit::sim::{
 };
 use k8s_openapi::{
     api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -449,7 +450,17 @@ async fn others_take_over_when_a_member_is_lost_and_evicted() -> anyhow::Result<
     scene.pass(5 * MINUTE).await?;
     let taint = json!({"spec": {"taints": [{"key": "maintenance", "effect": NO_EXECUTE}]}});
     let clusters: Api<Cluster> = Api::all(scene.world.user());
+    let before = scene.replicas().await?;
     clusters.patch("member3", &PatchParams::default(), &Patch::Merge(taint)).await?;
+    let mut seen = Vec::new();
+    for _ in 0..12 {
+        seen.push((scene.bounds().await?, scene.replicas().await?));
+        scene.pass(TICK).await?;
+    }
+    let is_raised = seen.iter().any(|(bounds, _)| bounds[..2].iter().any(|(min, _)| *min > before[0]));
+    let gone = seen.iter().find(|(_, replicas)| replicas[2] == 0).map(|(_, replicas)| replicas);
+    let is_taken_over = gone.is_some_and(|replicas| is_about(replicas, before.iter().sum()));
+    ensure!(is_raised && is_taken_over, "others run what leaves before it is missed: {before:?}, then {seen:?}");
     for _ in 0..240 {
         if scene.in_member("member3").await?.is_none() {
             break;
@@ -462,6 +473,8 @@ async fn others_take_over_when_a_member_is_lost_and_evicted() -> anyhow::Result<
     let left: Vec<String> = works.list(&ListParams::default()).await?.iter().map(|work| work.name_any()).collect();
     ensure!(!left.iter().any(|name| name.starts_with("web-")), "orphans: {left:?}");
     scene.pass(10 * MINUTE).await?;
+    let minima: i32 = scene.bounds().await?[..2].iter().map(|(min, _)| min).sum();
+    ensure!(minima == 3, "minima are the user's again: {:?}", scene.bounds().await?);
     scene.is_recorded(24).await?;
     ensure!(scene.replicas().await?[2] == 0, "{:?}", scene.replicas().await?);
     let bindings: Api<ResourceBinding> = Api::namespaced(scene.world.user(), "default");
@@ -529,6 +542,98 @@ async fn a_rebalance_moves_bounds_and_not_what_members_decided() -> anyhow::Resu
 
 /// Result of a scenario of the matrix, without times. Which member has one replica more depends on the moments at
 /// which they measured.
+/// Definition of ScaledObjects, as far as the scenario needs it.
+fn scaled_objects() -> anyhow::Result<CustomResourceDefinition> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": "scaledobjects.keda.sh"},
+        "spec": {
+            "group": "keda.sh", "scope": "Namespaced",
+            "names": {"kind": "ScaledObject", "plural": "scaledobjects", "singular": "scaledobject", "listKind": "ScaledObjectList"},
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            }}],
+        },
+    }))?)
+}
+
+/// Members run KEDA, whose part the test plays: their ScaledObjects have shares, and what they scale stays, zero
+/// included, whatever else is changed, and when the control plane starts anew.
+#[tokio::test(start_paused = true)]
+async fn scaled_objects_are_run_by_members() -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    let (plane, post) = (scene.world.user(), PostParams::default());
+    scene.deployments.create(&post, &workload()?).await?;
+    Api::namespaced(plane.clone(), "default").create(&post, &policy()?).await?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject"));
+    let of = |client: Client| Api::<DynamicObject>::namespaced_with(client, "default", &resource);
+    let mut members = BTreeMap::new();
+    for (name, member) in scene.world.members.iter() {
+        Api::all(member.client()).create(&post, &scaled_objects()?).await?;
+        members.insert(name.clone(), (of(member.client()), Api::<Deployment>::namespaced(member.client(), "default")));
+    }
+    Api::all(plane.clone()).create(&post, &scaled_objects()?).await?;
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": {"name": "web", "labels": {"federatedhpa.karmada.io/enabled": "true"}},
+        "spec": {"scaleTargetRef": {"name": "web"}, "maxReplicaCount": MAX,
+            "triggers": [{"type": "cron", "metadata": {"timezone": "UTC", "start": "0 8 * * *", "end": "0 20 * * *"}}]},
+    }))?;
+    of(plane.clone()).create(&post, &object).await?;
+    let maxima = async || -> anyhow::Result<Vec<i64>> {
+        let mut all = Vec::new();
+        for (objects, _) in members.values() {
+            let object = objects.get_opt("web").await?;
+            all.push(object.and_then(|object| object.data["spec"]["maxReplicaCount"].as_i64()).unwrap_or(0));
+        }
+        Ok(all)
+    };
+    scene.world.until("each member has a share", async || Ok(maxima().await? == [10, 10, 10])).await?;
+
+    let merge = PatchParams::default();
+    let scaled = [5, 0, 1];
+    for ((objects, deployments), replicas) in members.values().zip(scaled) {
+        let status = json!({"status": {"hpaName": "keda-hpa-web", "conditions": [{"type": "Ready", "status": "True",
+            "reason": "ScaledObjectReady", "message": "ScaledObject is defined correctly and is ready for scaling"}]}});
+        objects.patch_status("web", &merge, &Patch::Merge(status)).await?;
+        let scale = json!({"spec": {"replicas": replicas}});
+        deployments.patch("web", &merge, &Patch::Merge(scale)).await?;
+    }
+    let recorded = async || -> anyhow::Result<Vec<i64>> {
+        let overrides: Api<OverridePolicy> = Api::namespaced(plane.clone(), "default");
+        let policy = overrides.get_opt("federatedhpa-web-scaledobject").await?;
+        let rules = policy.into_iter().flat_map(|policy| policy.spec.override_rules);
+        Ok(rules.filter_map(|rule| rule.overriders.plaintext.first()?.value.as_ref()?.as_i64()).collect())
+    };
+    scene.world.until("what they decided is recorded", async || Ok(recorded().await? == [5, 0, 1])).await?;
+    ensure!(scene.replicas().await? == scaled, "nobody brings a copy back: {:?}", scene.replicas().await?);
+
+    scene.world.kill_controllers();
+    scene.world.start_controllers().await;
+    let image = json!({"spec": {"template": {"metadata": {"annotations": {"rolled": "out"}}}}});
+    scene.deployments.patch("web", &merge, &Patch::Merge(image)).await?;
+    scene
+        .world
+        .until("the change is rolled out", async || {
+            for (_, deployments) in members.values() {
+                let deployment = deployments.get("web").await?;
+                let annotations = deployment.spec.and_then(|spec| spec.template.metadata?.annotations);
+                if !annotations.is_some_and(|all| all.contains_key("rolled")) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await?;
+    scene.world.pass(MINUTE).await?;
+    ensure!(scene.replicas().await? == scaled, "what members decided stays: {:?}", scene.replicas().await?);
+    scene.world.until_quiet().await?;
+
+    of(plane.clone()).delete("web", &DeleteParams::default()).await?;
+    scene.world.until("members' objects are gone", async || Ok(maxima().await? == [0, 0, 0])).await?;
+    ensure!(scene.template_replicas().await? == 6, "the template takes over: {}", scene.template_replicas().await?);
+    scene.world.until_quiet().await
+}
+
 async fn outcome(scene: &Scene) -> anyhow::Result<String> {
     scene.is_recorded(12).await?;
     let hpa = scene.autoscalers.get("web").await?;

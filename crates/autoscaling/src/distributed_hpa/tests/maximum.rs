@@ -172,9 +172,16 @@ impl Fleet {
         let state = self.world.state();
         let of = |at: usize| state.clusters.get(&ClusterName::from(NAMES[at]));
         let is_limited = |at: usize| of(at).is_some_and(|state| limited[at].is_some_and(|has| has.max < state.share));
+        let spec = &self.world.binding.as_ref().unwrap().spec;
+        // A copy whose reports do not count may get what the binding gives it.
+        let held = |at: usize| {
+            let given = spec.target(NAMES[at]).map_or(0, |target| target.replicas);
+            of(at).filter(|state| state.hold.is_some()).map_or(0, |_| given)
+        };
         let all: i32 = (0..3)
             .filter_map(|at| {
-                Some(of(at)?.current.unwrap_or(20).max(of(at)?.min).max(if self.members[at].ready { 1 } else { 20 }))
+                let runs = of(at)?.current.unwrap_or(20).max(of(at)?.min).max(held(at));
+                Some(runs.max(if self.members[at].ready { 1 } else { 20 }))
             })
             .sum();
         if all > self.limit() || (0..3).any(is_limited) {

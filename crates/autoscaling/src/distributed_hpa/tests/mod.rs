@@ -6,6 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{quota::Quotas, *};
 
 mod maximum;
+mod others;
 
 const START: i64 = 1_790_000_000;
 
@@ -45,6 +46,8 @@ fn cluster(name: &str) -> Cluster {
 /// The control plane as far as it concerns one autoscaler. Effects are applied as the controller does.
 struct World {
     hpa: HorizontalPodAutoscaler,
+    /// An object of another kind, which counts instead.
+    other: Option<Value>,
     template: Value,
     pointer: &'static str,
     scales: bool,
@@ -52,6 +55,8 @@ struct World {
     own_binding: Option<ResourceBinding>,
     clusters: Clusters,
     works: Vec<Arc<Work>>,
+    /// Replicas that members report of the target.
+    running: BTreeMap<&'static str, i64>,
     /// Clusters that still run the target although the binding does not list them.
     old_copies: Vec<&'static str>,
     policy: Option<OverridePolicy>,
@@ -79,6 +84,7 @@ impl World {
             clusters.iter().map(|(name, _)| (ClusterName::from(*name), Arc::new(cluster(name)))).collect();
         let mut world = Self {
             hpa,
+            other: None,
             template: json!({"apiVersion": "apps/v1", "kind": "Deployment",
                 "metadata": {"namespace": "shop", "name": "web", "uid": "uid-web"}, "spec": {"replicas": total}}),
             pointer: "/spec/replicas",
@@ -88,6 +94,7 @@ impl World {
             reported: all.keys().cloned().collect(),
             clusters: all,
             works: Vec::new(),
+            running: BTreeMap::new(),
             old_copies: Vec::new(),
             policy: None,
             users: Vec::new(),
@@ -144,7 +151,9 @@ impl World {
                 serde_json::from_value(json!({
                     "metadata": {"namespace": format!("karmada-es-{name}"), "name": "web-target", "generation": 1},
                     "spec": {"workload": {"manifests": [manifest]}},
-                    "status": {"conditions": [applied(1)]}}))
+                    "status": {"conditions": [applied(1)], "manifestStatuses": self.running.get(name).map(|replicas| json!([
+                        {"identifier": {"ordinal": 0, "version": "v1", "kind": "Deployment", "resource": "", "name": "web"},
+                            "status": {"replicas": replicas}}])).unwrap_or(json!([]))}}))
                 .unwrap(),
             )
         };
@@ -152,6 +161,13 @@ impl World {
         let targets = spec.iter().flat_map(|spec| &spec.clusters);
         let now = targets.map(|target| of(&target.name, i64::from(target.replicas)));
         now.chain(self.old_copies.iter().map(|name| of(name, 1))).collect()
+    }
+
+    fn scaler(&self) -> Scaler {
+        let Some(object) = &self.other else { return self.hpa.clone().into() };
+        let of = |field: &str| object[field].as_str().unwrap();
+        let gvk = Gvk::from_manifest(of("apiVersion"), of("kind"));
+        scaler::seen_by(&ironclad_interpreter::AutoscalerKind::shipped(), &gvk, object.clone()).unwrap()
     }
 
     fn decide(&self) -> Plan<Effect> {
@@ -172,8 +188,9 @@ impl World {
         let bindings: Vec<_> = self.binding.clone().map(Arc::new).into_iter().collect();
         let autoscalers = [Arc::new(self.hpa.clone())];
         let quotas = Quotas { quotas: &quotas, bindings: &bindings, overrides: &overrides, autoscalers: &autoscalers };
+        let scaler = self.scaler();
         let seen = Seen {
-            hpa: &self.hpa,
+            scaler: &scaler,
             rivals: &self.rivals,
             target,
             binding: self.binding.as_ref(),
@@ -203,7 +220,10 @@ impl World {
     fn apply(&mut self, effect: Effect) -> Option<String> {
         let write = match effect {
             Effect::Patch { patch } | Effect::Release { patch } => {
-                self.hpa = patched(&self.hpa, &patch);
+                match &mut self.other {
+                    Some(object) => merge(object, &patch),
+                    None => self.hpa = patched(&self.hpa, &patch),
+                }
                 "hpa".to_owned()
             }
             Effect::Work(write) => self.write(write),
@@ -227,6 +247,12 @@ impl World {
             Effect::ScaleTarget { replicas } => {
                 *self.template.pointer_mut(self.pointer).unwrap() = json!(replicas);
                 format!("scale {replicas}")
+            }
+            Effect::Status(part) if self.other.is_some() => {
+                let object = self.other.as_mut().unwrap();
+                let patch = StatusPart::patch(&object["status"], &[&part]);
+                merge(object, &json!({"status": patch}));
+                "status".to_owned()
             }
             Effect::Status(part) => {
                 let old = json!(self.hpa.status);
@@ -650,15 +676,21 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
     world.binding = Some(patched(world.binding.as_ref().unwrap(), &json!({"spec": {"gracefulEvictionTasks": task}})));
     world.old_copies = vec!["B"];
     world.settle();
-    assert_eq!(world.bounds(), "A(2,60) B(1,7) C(1,33)", "what the copy has is not given to others");
+    assert_eq!(world.bounds(), "A(7,60) B(1,7) C(3,33)", "what the copy has is not given to others, who take over");
     assert_eq!(world.rules(), "B=7", "the copy keeps its replicas");
     world.old_copies.clear();
     world.place(&[("A", 2), ("C", 1)]);
     world.second += 10;
     world.settle();
-    assert_eq!(world.bounds(), "A(2,67) C(1,33)");
+    assert_eq!(world.bounds(), "A(7,67) C(3,33)", "their autoscalers have not decided since");
     assert!(!world.state().clusters.contains_key(&ClusterName::from("B")));
-    assert_eq!(world.rules(), "");
+    world.report("A", 7, 7, READY);
+    world.settle();
+    assert_eq!(world.bounds(), "A(2,67) C(3,33)", "this one has");
+    assert_eq!(world.rules(), "A=7");
+    world.second += 300;
+    world.settle();
+    assert_eq!(world.bounds(), "A(2,67) C(1,33)");
 }
 
 #[test]
@@ -752,7 +784,7 @@ fn the_first_of_two_autoscalers_works() {
         let mut world = three();
         world.report("A", 8, 8, READY);
         world.settle();
-        world.rivals = vec![Rival { distributed, name: rival.to_owned(), created }];
+        world.rivals = vec![Rival { distributed, other_kind: None, name: rival.to_owned(), created }];
         world.settle();
         let able = world.condition("AbleToScale");
         assert_eq!(able.starts_with("False"), !want.is_empty(), "{name}: {able}");
@@ -807,6 +839,35 @@ fn targets_that_cannot_be_scaled() {
         world.second += 3600;
         assert!(world.settle().is_empty(), "{name}");
     }
+}
+
+#[test]
+fn a_place_may_come_later() {
+    let mut world = World::new(&[("A", 3)], (3, 9));
+    let created = Time(world.now());
+    world.hpa.metadata.creation_timestamp = Some(created);
+    world.binding = None;
+    world.settle();
+    assert_eq!((world.condition("AbleToScale"), world.events.len()), (String::new(), 0));
+    world.second += 10;
+    world.settle();
+    assert!(world.condition("AbleToScale").starts_with("False FailedGetBinding"));
+    assert_eq!(world.events.len(), 1, "{:?}", world.events);
+}
+
+#[test]
+fn a_target_at_zero_is_switched_off() {
+    let mut world = three();
+    *world.template.pointer_mut("/spec/replicas").unwrap() = json!(0);
+    world.place(&[]);
+    world.settle();
+    let active = world.condition("ScalingActive");
+    assert!(
+        active.starts_with("False ScalingDisabled: scaling is disabled since the replica count of Deployment"),
+        "{active}"
+    );
+    assert!(world.condition("AbleToScale").starts_with("True SucceededGetScale"));
+    assert!(world.events.is_empty(), "{:?}", world.events);
 }
 
 #[test]
@@ -1067,6 +1128,7 @@ fn works_of_a_binding_change_hands() {
 #[test]
 fn names_of_policies_fit() {
     let mut hpa = three().hpa;
+    let policy_name = |hpa: &HorizontalPodAutoscaler| policy_name(&hpa.clone().into());
     assert_eq!(policy_name(&hpa), "federatedhpa-web");
     for name in ["a".repeat(240), "a".repeat(241), "b".repeat(253), format!("{}-{}", "c".repeat(231), "d".repeat(21))] {
         hpa.metadata.name = Some(name.clone());

@@ -68,6 +68,7 @@ impl World {
                 quotas: &[],
                 interpreter: &Interpreter::default(),
                 member_replicas: self.member_replicas,
+                members_may_rest: false,
                 namespace_sync: None,
                 options: &self.options,
                 // The wait for the scheduler is over, so that schedule results of tests need not add up.
@@ -678,6 +679,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             quotas: &[],
             interpreter: &Interpreter::default(),
             member_replicas: None,
+            members_may_rest: false,
             namespace_sync: None,
             options: &Options::default(),
             waited: Duration::ZERO,
@@ -727,6 +729,7 @@ fn namespace_that_a_policy_leaves_goes_back_to_namespace_sync() {
             quotas: &[],
             interpreter: &Interpreter::default(),
             member_replicas: None,
+            members_may_rest: false,
             namespace_sync: sync,
             options: &Options::default(),
             waited: await_scheduler::WAIT_MAX,

@@ -51,6 +51,7 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
             quotas: &[],
             interpreter: &Interpreter::default(),
             member_replicas: None,
+            members_may_rest: false,
             namespace_sync: None,
             options: &Options::default(),
             waited: Duration::from_millis(waited),

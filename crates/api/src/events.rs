@@ -167,6 +167,10 @@ pub const EVICTION_ABANDONED: &str = "EvictionAbandoned";
 pub const EVICTION_PAUSED: &str = "EvictionPaused";
 /// Evictions of the fleet are resumed.
 pub const EVICTION_RESUMED: &str = "EvictionResumed";
+/// On a Cluster: it was ready, and is not any more.
+pub const CLUSTER_NOT_READY: &str = "ClusterNotReady";
+/// On a Cluster: it was not ready, and is now.
+pub const CLUSTER_READY: &str = "ClusterReady";
 /// On a Cluster: a failover episode began.
 pub const FAILOVER_EPISODE_STARTED: &str = "FailoverEpisodeStarted";
 /// On a Cluster: a failover episode ended.

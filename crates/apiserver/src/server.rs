@@ -1,6 +1,7 @@
 //! The server: what it is opened with, and the way of a request through it.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     io,
     sync::{Arc, atomic::Ordering},
@@ -58,6 +59,20 @@ impl std::fmt::Debug for Server {
     }
 }
 
+/// The method as a label, of which there are few whatever clients send.
+fn method(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "OTHER",
+    }
+}
+
 impl Server {
     /// Opens a server on a store: reads the CRDs, writes the first objects, resumes unfinished deletions.
     ///
@@ -99,6 +114,12 @@ impl Server {
     #[must_use]
     pub fn decoded_for_watches(&self) -> u64 {
         self.state.decoded_for_watches.load(Ordering::Relaxed)
+    }
+
+    /// Number of requests that were answered, by verb (the method, or `WATCH`) and code of the answer.
+    #[must_use]
+    pub fn answered(&self) -> BTreeMap<(&'static str, u16), u64> {
+        self.state.answered.lock().clone()
     }
 
     /// Puts a route in front of the server; routes that were mounted earlier have precedence.
@@ -199,9 +220,10 @@ impl Server {
     ) -> Reply {
         let headers = request.headers().clone();
         let pretty = respond::is_pretty(&Query::parse(request.uri().query()), &headers);
-        let unlimited = route.is_some()
-            || self.state.aggregation.apis().remote(request.uri().path()).is_some()
-            || (Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET);
+        let is_watch = request.method() == Method::GET && Query::parse(request.uri().query()).flag("watch");
+        let verb = if is_watch { "WATCH" } else { method(request.method()) };
+        let unlimited =
+            is_watch || route.is_some() || self.state.aggregation.apis().remote(request.uri().path()).is_some();
         let (server, of_request) = (self.clone(), headers.clone());
         let mut answered = Box::pin(async move {
             let _permit = permit;
@@ -222,6 +244,7 @@ impl Server {
                 }
             }
         };
+        *self.state.answered.lock().entry((verb, reply.status().as_u16())).or_default() += 1;
         respond::compress(&headers, &mut reply).await;
         self.finish(&headers, reply, &warnings)
     }

@@ -50,6 +50,8 @@ pub(crate) struct State {
     rbac: Cached<Bindings>,
     /// Number of objects that were decoded for the selectors of watches.
     pub(crate) decoded_for_watches: AtomicU64,
+    /// Number of requests that were answered, by verb and code.
+    pub(crate) answered: Mutex<BTreeMap<(&'static str, u16), u64>>,
 }
 
 impl State {
@@ -75,6 +77,7 @@ impl State {
             policies: Cached::default(),
             rbac: Cached::default(),
             decoded_for_watches: AtomicU64::new(0),
+            answered: Mutex::default(),
         }
     }
 

@@ -36,6 +36,30 @@ pub fn explained(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// The command line of a process as it can be given again, without its token.
+#[must_use]
+pub(crate) fn again(words: impl Iterator<Item = String>) -> String {
+    let (mut again, mut is_secret) = ("ironclad".to_owned(), false);
+    for word in words.skip(1) {
+        if std::mem::take(&mut is_secret) || word.starts_with("--token=") {
+            continue;
+        }
+        if word == "--token" {
+            is_secret = true;
+            continue;
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+        let quoted = if !word.is_empty() && word.chars().all(is_plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        };
+        again.push(' ');
+        again.push_str(&quoted);
+    }
+    again
+}
+
 impl Asked {
     /// The error with its explanation: first of an error that a verb passes on, below what it says itself otherwise.
     fn explain(&self, error: anyhow::Error) -> anyhow::Error {
@@ -99,6 +123,19 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+
+    #[test]
+    fn commands_are_given_again_with_all_their_flags() {
+        for (words, want) in [
+            (&["/bin/ironclad", "drain", "m1", "-n", "shop", "--rate=2"][..], "ironclad drain m1 -n shop --rate=2"),
+            (&["ironclad", "drain", "m1", "-l", "app in (a,b)"], "ironclad drain m1 -l 'app in (a,b)'"),
+            (&["ironclad", "drain", "m1", "-l", "it's"], r"ironclad drain m1 -l 'it'\''s'"),
+            (&["ironclad", "--token", "secret", "drain", "m1"], "ironclad drain m1"),
+            (&["ironclad", "drain", "m1", "--token=secret", "--force"], "ironclad drain m1 --force"),
+        ] {
+            assert_eq!(again(words.iter().map(|word| (*word).to_owned())), want);
+        }
+    }
 
     #[test]
     fn only_errors_of_the_control_plane_are_explained() {

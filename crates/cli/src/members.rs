@@ -19,6 +19,10 @@ use crate::{connect, pages, print, warnings};
 
 /// Members that are asked at a time. Each takes a connection, and a process may usually open 1,024 files.
 pub(crate) const ASKED_MAX: usize = 50;
+/// Wait after which somebody is told what is waited for.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Most members that such a line names.
+const WAITED_NAMED_MAX: usize = 5;
 
 /// A member.
 pub struct Member {
@@ -136,7 +140,20 @@ pub async fn ask<'m, T>(
     patience: Duration,
     question: impl AsyncFn(&Member, Client) -> Result<T, String>,
 ) -> Answers<T> {
-    let asked = members.into_iter().enumerate().map(async |(place, member)| {
+    ask_telling(members, clock, patience, question, |_| {}).await
+}
+
+/// The same; whoever waits for members longer than a moment is told for which.
+pub async fn ask_telling<'m, T>(
+    members: impl IntoIterator<Item = &'m Member>,
+    clock: &Clock,
+    patience: Duration,
+    question: impl AsyncFn(&Member, Client) -> Result<T, String>,
+    mut say: impl FnMut(&str),
+) -> Answers<T> {
+    let members: Vec<&Member> = members.into_iter().collect();
+    let mut open: BTreeSet<&str> = members.iter().map(|member| member.name.as_str()).collect();
+    let asked = members.iter().enumerate().map(async |(place, member)| {
         let answer = match member.client() {
             Ok(client) => within(clock, patience, question(member, client)).await.and_then(|answer| answer),
             Err(why) => Err(why),
@@ -144,7 +161,24 @@ pub async fn ask<'m, T>(
         (place, member.name.clone(), answer)
     });
     // Not in order: a silent member would keep those behind it from being asked.
-    let mut all: Vec<_> = stream::iter(asked).buffer_unordered(ASKED_MAX).collect().await;
+    let mut asked = std::pin::pin!(stream::iter(asked).buffer_unordered(ASKED_MAX));
+    let (mut all, mut is_late, mut moment) = (Vec::new(), false, std::pin::pin!(clock.sleep(MOMENT)));
+    loop {
+        tokio::select! {
+            biased;
+            next = asked.next() => match next {
+                Some(answer) => {
+                    open.remove(answer.1.as_str());
+                    all.push(answer);
+                }
+                None => break,
+            },
+            () = &mut moment, if !is_late => is_late = true,
+        }
+        if is_late && !open.is_empty() {
+            say(&waiting_for(&open, members.len(), patience));
+        }
+    }
     all.sort_unstable_by_key(|(place, ..)| *place);
     let mut answers = Answers { answered: Vec::new(), silent: Silent::default() };
     for (_, name, answer) in all {
@@ -156,7 +190,22 @@ pub async fn ask<'m, T>(
     answers
 }
 
+fn waiting_for(open: &BTreeSet<&str>, asked: usize, patience: Duration) -> String {
+    let mut names = open.iter().take(WAITED_NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    if open.len() > WAITED_NAMED_MAX {
+        names.push_str(&format!(" and {} more", open.len() - WAITED_NAMED_MAX));
+    }
+    let answered = asked - open.len();
+    format!("{answered} of {asked} clusters have answered; waiting up to {} s for {names}", patience.as_secs())
+}
+
 impl Silent {
+    /// True if this member did not answer.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Adds a member; its first reason counts.
     pub fn add(&mut self, name: String, why: String) {
         self.0.entry(name).or_insert(why);
@@ -305,6 +354,32 @@ mod tests {
         assert_eq!((answers.answered.len(), answers.silent.0.len()), (900, 100));
         let took = clock.mono() - began;
         assert!(took < 3 * patience, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn members_that_are_waited_for_are_named() {
+        let (clock, members) = (Clock::system(), members(4, |_| false));
+        for (name, takes, want) in [
+            ("all at once", [0, 0, 0, 0], vec![]),
+            (
+                "one later, and one not at all",
+                [0, 3, 60, 0],
+                vec![
+                    "2 of 4 clusters have answered; waiting up to 5 s for m0001, m0002",
+                    "3 of 4 clusters have answered; waiting up to 5 s for m0002",
+                ],
+            ),
+        ] {
+            let mut said = Vec::new();
+            let question = async |member: &Member, _: Client| {
+                let place = members.iter().position(|other| other.name == member.name).unwrap();
+                clock.sleep(Duration::from_secs(takes[place])).await;
+                Ok(())
+            };
+            let say = |line: &str| said.push(line.to_owned());
+            ask_telling(&members, &clock, Duration::from_secs(5), question, say).await;
+            assert_eq!(said, want, "{name}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

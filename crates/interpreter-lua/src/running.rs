@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     fmt, fs, io,
     io::{Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, FileExt as _},
+    os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _},
     path::Path,
     sync::{Mutex, PoisonError},
 };
@@ -83,6 +83,13 @@ pub struct RunningScripts {
     skipped: BTreeMap<ScriptId, SkippedScript>,
 }
 
+/// Options of files that only their owner reads.
+fn private() -> fs::OpenOptions {
+    let mut options = fs::File::options();
+    options.write(true).mode(0o600);
+    options
+}
+
 impl RunningScripts {
     /// Opens the record in this directory, which it creates if necessary, and skips the scripts that the last process
     /// left marked. `now` is in seconds since 1970.
@@ -91,8 +98,7 @@ impl RunningScripts {
     /// If the directory is unusable, or another process uses it.
     pub fn open(directory: &Path, now: i64) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let mut marks =
-            fs::File::options().read(true).write(true).create(true).truncate(false).open(directory.join(MARKS))?;
+        let mut marks = private().read(true).create(true).truncate(false).open(directory.join(MARKS))?;
         marks.try_lock().map_err(|error| match error {
             fs::TryLockError::Error(error) => error,
             fs::TryLockError::WouldBlock => io::Error::new(
@@ -114,7 +120,7 @@ impl RunningScripts {
                 (script.deaths, script.found) = (script.deaths.saturating_add(1), now);
             }
             let partial = directory.join(format!("{SKIPPED}.partial"));
-            let mut written = fs::File::create(&partial)?;
+            let mut written = private().create(true).truncate(true).open(&partial)?;
             written.write_all(&serde_json::to_vec_pretty(&skipped)?)?;
             written.sync_all()?;
             fs::rename(&partial, &file)?;

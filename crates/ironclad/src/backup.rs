@@ -53,7 +53,7 @@ pub(crate) struct Command {
 /// If the server or the directory can't be read, or the file not written; then an older one is still there. [`Exit`] if
 /// a signal ends it: nothing of the backup is left.
 pub(crate) async fn run(command: &Command) -> anyhow::Result<()> {
-    let mut stop = Stop::install()?;
+    let mut stop = Stop::install_with_hangup()?;
     tokio::select! {
         biased;
         () = stop.received() => Err(Exit(INTERRUPTED).into()),

@@ -298,10 +298,16 @@ impl Configuration {
         self.controllers.iter().any(|one| one.state == Running::SwitchedOff)
     }
 
-    /// True if it tells that no evictions are decided.
+    /// Reason why no evictions are decided, if it tells that none are.
     #[must_use]
-    pub fn evicts_nothing(&self) -> bool {
-        self.controllers.iter().any(|one| one.name == EVICTIONS) && !self.runs(EVICTIONS)
+    pub fn evicts_nothing(&self) -> Option<&'static str> {
+        let of_evictions = self.controllers.iter().find(|one| one.name == EVICTIONS)?;
+        match of_evictions.state {
+            Running::Running => None,
+            Running::GateOff => Some("feature gate Failover is off"),
+            Running::SwitchedOff => Some("controller taint-manager is off in --controllers"),
+            Running::NotBuilt | Running::Unknown => Some("controller taint-manager does not run"),
+        }
     }
 
     /// Settings that decisions read. Gates that this version does not know are left out; those that the leader does not
@@ -461,10 +467,12 @@ mod tests {
         let read = announced(Running::Running);
         assert_eq!(read.settings(), settings);
         assert_eq!(read.evictions.as_ref().unwrap().flags(), failover);
-        assert!(!read.evicts_nothing());
+        assert_eq!(read.evicts_nothing(), None);
         let off = announced(Running::GateOff);
-        assert!(off.evictions.is_none() && off.evicts_nothing());
-        assert!(!Configuration::default().evicts_nothing(), "an older leader, which tells no controllers");
+        assert_eq!((off.evictions.is_none(), off.evicts_nothing()), (true, Some("feature gate Failover is off")));
+        let switched_off = announced(Running::SwitchedOff).evicts_nothing();
+        assert_eq!(switched_off, Some("controller taint-manager is off in --controllers"));
+        assert_eq!(Configuration::default().evicts_nothing(), None, "an older leader, which tells no controllers");
     }
 
     #[test]

@@ -69,6 +69,9 @@ pub struct Outcome {
     /// Further replicas by the sum of free resources, if the resource models of the cluster count fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_models: Option<i64>,
+    /// True if nothing fits only because the cluster has not reported its resources.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unreported: bool,
     /// Time until which the cluster gets no further replicas, since the descheduler took some back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub descheduled_until: Option<Timestamp>,
@@ -319,7 +322,7 @@ pub fn schedule(
         }
     };
     let mut cycles = cycles(trace, group);
-    count_without_models(&mut cycles, view, clusters, state, options);
+    explain_capacity(&mut cycles, view, clusters, state, options);
     let agrees = failure.is_none()
         && cycles.last().is_some_and(|cycle| {
             let targets = cycle.clusters.iter().filter_map(|(name, outcome)| match outcome.because {
@@ -358,8 +361,9 @@ pub fn fits_within(
     scheduling::available_replicas(spec, cluster, bound, options)
 }
 
-/// Counts what would fit without resource models, which count each node with the least of its grade.
-fn count_without_models(
+/// Tells why little fits: what would fit without resource models, which count each node with the least of its grade, and
+/// which clusters have not reported their resources.
+fn explain_capacity(
     cycles: &mut [Cycle],
     binding: BindingRef<'_>,
     clusters: &Clusters,
@@ -372,6 +376,9 @@ fn count_without_models(
     }
     let sums = Capacity::of(clusters, Modelling::Off);
     for (cluster, outcome) in cycles.iter_mut().flat_map(|cycle| &mut cycle.clusters) {
+        let has_reported =
+            || clusters.get(cluster).and_then(|c| c.status.as_ref()?.resource_summary.as_ref()).is_some();
+        outcome.unreported = outcome.available == Some(0) && !state.is_by_node(cluster) && !has_reported();
         if outcome.descheduled_until.is_some() || state.is_by_node(cluster) {
             continue;
         }
@@ -412,6 +419,7 @@ fn cycles(trace: Vec<Because>, group: Option<String>) -> Vec<Cycle> {
             score: None,
             available: None,
             without_models: None,
+            unreported: false,
             descheduled_until: descheduled.get(&name).copied(),
         });
         if let Reason::Fits { score, available, .. } = reason {

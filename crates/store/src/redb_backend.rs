@@ -5,11 +5,12 @@
 //! transaction with one fsync, so the tables always fit together.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fs, io,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 use redb::{
@@ -73,6 +74,10 @@ impl RedbBackend {
             return Err(BackendError::HalfRestored { path: name });
         }
         let found = file.try_exists().map_err(io)?;
+        if found && fs::metadata(&file).map_err(io)?.len() == 0 {
+            // It would become a new store, in which everything is missing.
+            return Err(BackendError::Corrupt { path: name, detail: format!("{FILE} is empty") });
+        }
         let mut options = private_file();
         let opened =
             if found { options.open(&file) } else { options.create(true).truncate(true).open(path.join(NEW_FILE)) };
@@ -462,7 +467,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         let database = self.0.take();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(database))) {
+        if let Err(panic) = quietly(|| drop(database)) {
             tracing::error!(error = text_of(&*panic), "store file is damaged: restore it from a backup");
         }
     }
@@ -470,9 +475,30 @@ impl Drop for Handle {
 
 /// Runs a function of redb, which panics at some kinds of damage when it opens or reads a file.
 fn guarded<T>(path: &str, f: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+    quietly(f).unwrap_or_else(|panic| {
         Err(BackendError::Corrupt { path: path.to_owned(), detail: text_of(&*panic).to_owned() })
     })
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Catches a panic without the report of it on stderr: the error that it becomes says what is wrong.
+fn quietly<T>(f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let done = catch_unwind(AssertUnwindSafe(f));
+    QUIET.set(false);
+    done
 }
 
 fn of_database(path: &str, error: DatabaseError) -> BackendError {

@@ -11,7 +11,10 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 37] = [
+const BESIDE_THE_TABLE: [(&str, &str); 39] = [
+    // specification/failover.md 14.4.
+    ("ClusterNotReady", "W"),
+    ("ClusterReady", "N"),
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
     ("PreemptBindingFailed", "W"),
@@ -21,7 +24,7 @@ const BESIDE_THE_TABLE: [(&str, &str); 37] = [
     ("EvictionAbandoned", "N"),
     ("EvictionPaused", "W"),
     ("EvictionResumed", "N"),
-    ("FailoverEpisodeStarted", "N"),
+    ("FailoverEpisodeStarted", "W"),
     ("FailoverEpisodeEnded", "N"),
     ("WouldEvict", "N"),
     ("PlacementUnreadable", "W"),

@@ -518,6 +518,19 @@ fn webhooks() {
             json!({"clientConfig": {"url": "https:///x"}}),
             vec![".clientConfig.url: Invalid value: \"\": host must be specified; desired format: https://host[/path]"],
         ),
+        (json!({"clientConfig": {"url": "https://[::1]:8443/x"}}), vec![]),
+        (
+            json!({"clientConfig": {"url": "https://h:port/x"}}),
+            vec![
+                ".clientConfig.url: Invalid value: \"https://h:port/x\": url must be a valid URL: invalid port \"port\"; desired format: https://host[/path]",
+            ],
+        ),
+        (
+            json!({"clientConfig": {"url": "https://h h/x"}}),
+            vec![
+                ".clientConfig.url: Invalid value: \"https://h h/x\": url must be a valid URL: invalid uri character; desired format: https://host[/path]",
+            ],
+        ),
         (
             json!({"clientConfig": {"service": {"name": "x", "namespace": "y", "path": "/a//b"}}}),
             vec![".clientConfig.service.path: Invalid value: \"/a//b\": segment[1] may not be empty"],

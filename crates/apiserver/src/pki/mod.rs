@@ -37,7 +37,8 @@ const LEAF_DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 90;
 /// Names that a server's certificate always has, besides loopback addresses.
 const SERVER_NAMES: [&str; 4] = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
-const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
+/// Loopback addresses that a server's certificate always has.
+pub const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
 
 /// An error of certificates and their files.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,17 @@ pub enum PkiError {
         /// The error of the system.
         #[source]
         source: io::Error,
+    },
+    /// The CA of earlier starts is damaged: a new one would void every kubeconfig that was handed out.
+    #[error(
+        "the CA in {path} can't be used ({detail})\n  try: both files of it from a backup; or remove both: then a new CA \
+         is made, and kubeconfigs that were handed out no longer work"
+    )]
+    Authority {
+        /// Its files.
+        path: PathBuf,
+        /// The fault.
+        detail: String,
     },
     /// A certificate can't be made or read.
     #[error("the certificate in {path} can't be used ({detail}): remove the file to have a new one made")]
@@ -99,14 +111,15 @@ impl ResolvesServerCert for Served {
 }
 
 impl Pki {
-    /// Reads the certificates in a directory, or makes what is missing, unreadable or about to end.
+    /// Reads the certificates in a directory, or makes what is missing or about to end. What the CA signed is made anew
+    /// if it can't be read; a damaged CA is an error.
     ///
     /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `server.crt`, `server.key`, `admin.crt`, `admin.key`,
     /// and `sa.key`, which signs the tokens of ServiceAccounts; all 0600. A CA that ends is replaced with everything
     /// that it signed.
     ///
     /// # Errors
-    /// A directory that can't be written to.
+    /// A directory that can't be written to, or a damaged CA.
     pub fn load_or_create(dir: &Path, seam: &Seam, name: &str) -> Result<Self, PkiError> {
         Self::load_or_create_for(dir, seam, name, &[])
     }
@@ -114,13 +127,13 @@ impl Pki {
     /// The same with a server certificate that is also for these names and addresses.
     ///
     /// # Errors
-    /// A directory that can't be written to, or a host that is neither a name nor an address.
+    /// A directory that can't be written to, a damaged CA, or a host that is neither a name nor an address.
     pub fn load_or_create_for(dir: &Path, seam: &Seam, name: &str, hosts: &[String]) -> Result<Self, PkiError> {
         create_private_dir(dir)?;
         let hosts: Vec<String> =
             SERVER_NAMES.into_iter().chain(LOOPBACK).map(str::to_owned).chain(hosts.iter().cloned()).collect();
         let now = seam.clock.wall_seconds();
-        let (ca, fresh) = match read_pair(dir, "ca", now) {
+        let (ca, fresh) = match read_ca(dir, now)? {
             Some(ca) => (ca, false),
             None => (store(dir, "ca", make_ca(name, now, seam))?, true),
         };
@@ -304,7 +317,11 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
 /// Makes a directory that only its owner may read; one that is there becomes that.
 fn create_private_dir(dir: &Path) -> Result<(), PkiError> {
     let failed = |source| PkiError::File { path: dir.into(), source };
-    fs::create_dir_all(dir).map_err(failed)?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir).map_err(failed)?;
     #[cfg(unix)]
     fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700)).map_err(failed)?;
     Ok(())
@@ -324,6 +341,36 @@ fn token_key(path: &Path) -> Result<TokenKey, PkiError> {
         Err(source) => return Err(PkiError::File { path: path.into(), source }),
     };
     TokenKey::from_pem(&pem).map_err(unusable)
+}
+
+/// The CA in a directory; `None` if there is none, it is about to end, or making it was cut off: the certificate is
+/// written last.
+fn read_ca(dir: &Path, now: Timestamp) -> Result<Option<Pair>, PkiError> {
+    let path = dir.join("ca.crt");
+    if !path.exists() {
+        return Ok(None);
+    }
+    let read = |file: &str| {
+        let path = dir.join(file);
+        fs::read_to_string(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidData => damaged(dir, &format!("{file}: {source}")),
+            _ => PkiError::File { path, source },
+        })
+    };
+    let (certificate, key) = (read("ca.crt")?, read("ca.key")?);
+    let key = KeyPair::from_pem(&key).map_err(|error| damaged(dir, &format!("ca.key: {error}")))?;
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes());
+    let der = der.map_err(|error| damaged(dir, &format!("ca.crt: {error}")))?;
+    let (_, parsed) =
+        x509_parser::parse_x509_certificate(der.as_ref()).map_err(|error| damaged(dir, &format!("ca.crt: {error}")))?;
+    if *parsed.public_key().subject_public_key.data != *key.public_key_raw() {
+        return Err(damaged(dir, "ca.key is not the key of ca.crt"));
+    }
+    Ok(read_pair(dir, "ca", now))
+}
+
+fn damaged(dir: &Path, detail: &str) -> PkiError {
+    PkiError::Authority { path: dir.into(), detail: detail.to_owned() }
 }
 
 fn read_pair(dir: &Path, file: &str, now: Timestamp) -> Option<Pair> {
@@ -547,6 +594,33 @@ mod tests {
     }
 
     #[test]
+    fn damaged_authority_is_not_replaced() {
+        for (name, file, text, want) in [
+            ("a key that is none", "ca.key", Some("-----BEGIN PRIVATE KEY-----"), Err("ca.key")),
+            ("an empty key", "ca.key", Some(""), Err("ca.key")),
+            ("no key", "ca.key", None, Err("ca.key")),
+            ("the key of another", "ca.key", Some("other"), Err("is not the key of ca.crt")),
+            ("a certificate that is none", "ca.crt", Some("damaged"), Err("ca.crt")),
+            ("making it was cut off before the certificate", "ca.crt", None, Ok(false)),
+            ("a damaged certificate that it signed", "server.crt", Some("damaged"), Ok(true)),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let first = Pki::load_or_create(dir.path(), &seam(0), "test").unwrap();
+            let other = make_ca("other", seam(0).clock.wall_seconds(), &seam(0)).unwrap();
+            match text {
+                Some("other") => fs::write(dir.path().join(file), other.key).unwrap(),
+                Some(text) => fs::write(dir.path().join(file), text).unwrap(),
+                None => fs::remove_file(dir.path().join(file)).unwrap(),
+            }
+            match (Pki::load_or_create(dir.path(), &seam(0), "test"), want) {
+                (Ok(again), Ok(same)) => assert_eq!(again.ca() == first.ca(), same, "{name}"),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{name}: {error}"),
+                (found, _) => panic!("{name}: {:?}", found.map(drop)),
+            }
+        }
+    }
+
+    #[test]
     fn any_name_of_a_context_is_a_text() {
         let pair = Pair { certificate: "c".to_owned(), key: "k".to_owned() };
         for name in ["member1", "123", "true", "null", "1e3", "a: b", "\"", "~"] {
@@ -568,10 +642,15 @@ mod tests {
     fn keys_are_in_a_directory_of_their_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path().join("pki");
-        fs::create_dir(&dir).unwrap();
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
-        Pki::load_or_create(&dir, &seam(0), "test").unwrap();
-        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        let old = dir.path().join("old");
+        fs::create_dir(&old).unwrap();
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+        let (parent, new) = (dir.path().join("pki"), dir.path().join("pki/members"));
+        for dir in [&old, &new] {
+            Pki::load_or_create(dir, &seam(0), "test").unwrap();
+        }
+        for dir in [&old, &parent, &new] {
+            assert_eq!(fs::metadata(dir).unwrap().permissions().mode() & 0o777, 0o700, "{}", dir.display());
+        }
     }
 }

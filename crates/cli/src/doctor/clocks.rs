@@ -23,7 +23,12 @@ struct Answer {
 
 /// Compares the clocks of all servers. Servers that do not answer are reported elsewhere; those without a date are
 /// skipped.
-pub(super) async fn findings(plane: &Client, members: &[Member], clock: &Clock, patience: Duration) -> Vec<Finding> {
+pub(super) async fn findings<'m>(
+    plane: &Client,
+    members: impl IntoIterator<Item = &'m Member>,
+    clock: &Clock,
+    patience: Duration,
+) -> Vec<Finding> {
     let of_plane = within(clock, patience, date(plane, clock)).await.ok().flatten();
     let of_plane = of_plane.and_then(|answer| finding("the control plane", &answer));
     let answers = ask(members, clock, patience, async |_, client| Ok(date(&client, clock).await)).await.answered;

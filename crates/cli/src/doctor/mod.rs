@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::{
     connect::Plane,
     evictions::observe::leader_report,
-    members::{self, Member},
+    members::{self, Member, Silent},
     print::{self, Output},
     report::{Exit, FAILED},
 };
@@ -37,8 +37,8 @@ pub struct Command {
     /// Time between the first check and the second, if the first finds something
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub settle: Duration,
-    /// Timeout for the answer of a member
-    #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
+    /// Time for all questions to a member; members are asked at the same time
+    #[arg(long, value_parser = crate::duration, default_value = "10s", value_name = "DURATION")]
     pub timeout: Duration,
     /// Check the control plane only
     #[arg(long)]
@@ -108,28 +108,35 @@ pub async fn check_fleet(
     settle: Duration,
     patience: Duration,
 ) -> anyhow::Result<Checkup> {
-    let mut seen = read::all(plane, clock, members, patience).await?;
+    let mut seen = read::all(plane, clock, members, patience, Silent::default()).await?;
     let mut violations = check(&seen.world);
     let mut drifted = drift::of(&seen.world, &seen.interpreter);
     if !violations.is_empty() || !drifted.is_empty() {
         // One fleet at a time is held in memory.
+        let silent = std::mem::take(&mut seen.silent);
         drop(seen);
         clock.sleep(settle).await;
-        seen = read::all(plane, clock, members, patience).await?;
+        seen = read::all(plane, clock, members, patience, silent).await?;
         let again = check(&seen.world);
         violations.retain(|violation| again.contains(violation));
         let again = drift::of(&seen.world, &seen.interpreter);
         drifted.retain(|object, _| again.contains_key(object));
     }
     let leader = leader_report(plane).await?;
-    let off = leader.is_off.then_some(leader.silence.as_str());
     let flags = leader.announced.is_some().then(|| leader.flags().eviction);
-    let state = Leader { report: leader.report.as_ref(), flags: flags.as_ref(), paused: leader.paused, off };
+    let state = Leader {
+        report: leader.report.as_ref(),
+        rows: &leader.rows,
+        flags: flags.as_ref(),
+        paused: leader.paused,
+        off: leader.off,
+    };
     let mut all = findings(&seen.world, state, &leader.settings, clock.wall_seconds());
     all.extend(seen.findings);
     all.extend(drift::finding(&drifted));
     all.extend(read::controllers(plane, &seen.world).await?);
-    all.extend(clocks::findings(plane, members, clock, patience).await);
+    let answering = members.iter().filter(|member| !seen.silent.contains(&member.name));
+    all.extend(clocks::findings(plane, answering, clock, patience).await);
     all.extend(certificates::of_secrets(plane, seen.world.clusters.values(), clock.wall_seconds()).await);
     all.sort();
     let world = &seen.world;
@@ -155,6 +162,7 @@ fn rendered(checkup: &Checkup) -> String {
         let mark = match finding.grade {
             Grade::Broken => "✗",
             Grade::Warning => "!",
+            Grade::Note => "-",
             Grade::Fine => "✓",
         };
         text.push_str(&format!("{mark} {}\n", print::line(&finding.what)));
@@ -186,12 +194,13 @@ mod tests {
             violations: vec![Violation::TaintTwice { cluster: "m1".into(), taint: "k:NoExecute".into() }],
             findings: vec![
                 finding(Grade::Warning, "cluster m1 is not ready", Some("kubectl describe cluster m1")),
+                finding(Grade::Note, "nothing fails over", None),
                 finding(Grade::Fine, "evictions: normal", None),
             ],
             at: "1 cluster".to_owned(),
         };
         let want = "✗ cluster m1 has taint k:NoExecute twice\n! cluster m1 is not ready\n    try: kubectl describe cluster m1\n\
-                    ✓ evictions: normal\n1 invariant is broken: 1 cluster\n";
+                    - nothing fails over\n✓ evictions: normal\n1 invariant is broken: 1 cluster\n";
         assert_eq!(rendered(&checkup), want);
         assert!(checkup.is_broken());
         checkup.violations.clear();

@@ -18,8 +18,9 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    members::{Member, ask},
+    members::{Member, Silent, ask_telling},
     plan::read::every,
+    print,
     report::answer,
     resource::{Resource, Resources},
     tree::whole,
@@ -40,10 +41,25 @@ pub(super) struct Read {
     pub(super) interpreter: Interpreter,
     /// Findings made while reading.
     pub(super) findings: Vec<Finding>,
+    /// Members that did not answer.
+    pub(super) silent: Silent,
 }
 
-pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patience: Duration) -> anyhow::Result<Read> {
-    let mut read = Read { world: World::default(), interpreter: Interpreter::default(), findings: Vec::new() };
+/// Reads the control plane, and the members at the same time, each no longer than `patience`; those that were silent
+/// before are not asked again.
+pub(super) async fn all(
+    plane: &Client,
+    clock: &Clock,
+    members: &[Member],
+    patience: Duration,
+    silent: Silent,
+) -> anyhow::Result<Read> {
+    let mut read = Read {
+        world: World::default(),
+        interpreter: Interpreter::default(),
+        findings: readiness(plane).await.into_iter().collect(),
+        silent,
+    };
     let resources = Resources::of(plane).await.context("asking the control plane what it serves")?;
     let replicas_paths = definitions(plane, &mut read).await?;
     let world = &mut read.world;
@@ -65,14 +81,12 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
     }
     replica_sets(plane, &mut read).await?;
     let of_members = manifests(&read.world);
-    // Each list has that time.
-    let lists = 1 + of_members.values().map(BTreeSet::len).max().unwrap_or_default();
-    let patience = patience.saturating_mul(u32::try_from(lists).unwrap_or(u32::MAX));
-    let answers = ask(members, clock, patience, async |member, client| {
+    let asked = members.iter().filter(|member| !read.silent.contains(&member.name));
+    let question = async |member: &Member, client: Client| {
         let wanted = of_members.get(&ClusterName::from(member.name.as_str()));
         within_member(&client, &resources, wanted.into_iter().flatten()).await
-    })
-    .await;
+    };
+    let answers = ask_telling(asked, clock, patience, question, print::note).await;
     for (name, found) in answers.answered {
         let cluster = ClusterName::from(name.as_str());
         read.world.members.entry(cluster.clone()).or_default();
@@ -83,14 +97,46 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
             read.world.unlisted.insert((cluster.clone(), kind));
         }
     }
-    for (name, why) in answers.silent.iter() {
+    read.silent.extend(answers.silent);
+    for (name, why) in read.silent.iter() {
         read.findings.push(Finding::new(Grade::Warning, format!("cluster {name} could not be checked: {why}")));
     }
-    if let Err(error) = answers.silent.verdict(members.len(), members.is_empty(), false) {
+    if let Err(error) = read.silent.verdict(members.len(), members.is_empty(), false) {
         let line = error.to_string();
         read.findings.push(Finding::new(Grade::Broken, line.lines().next().unwrap_or_default().to_owned()));
     }
     Ok(read)
+}
+
+/// Finding that the API server itself is not ready, with its words on each check that fails: a store that takes no
+/// writes still answers every list.
+async fn readiness(plane: &Client) -> Option<Finding> {
+    let refused = said(plane, "/readyz").await.err()?;
+    let failed = refused.lines().filter_map(|line| line.strip_prefix("[-]")?.split_whitespace().next());
+    let mut words = Vec::new();
+    for check in failed {
+        let why = said(plane, &format!("/readyz/{check}")).await.err().unwrap_or_else(|| "passes by now".to_owned());
+        let why = why.trim().trim_start_matches("internal server error: ").to_owned();
+        words.push(format!("check {check} fails: {why}"));
+    }
+    if words.is_empty() {
+        words.push(refused.lines().next().unwrap_or_default().to_owned());
+    }
+    let line = format!("the control plane's API server is not ready: {}", words.join("; "));
+    let remedy = "the log of the API server, and free space on the disk of its store; then start it again";
+    Some(Finding::new(Grade::Broken, line).remedy(remedy))
+}
+
+/// Error with the words of a health check that fails. Whoever may not ask it, or finds none, learns nothing.
+async fn said(plane: &Client, path: &str) -> Result<(), String> {
+    let Ok(request) = http::Request::get(path).body(Vec::new()) else { return Ok(()) };
+    match plane.request_text(request).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code < 500 => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        // Whether there is an answer at all is found by the lists.
+        Err(_) => Ok(()),
+    }
 }
 
 /// `apiVersion` and kind.

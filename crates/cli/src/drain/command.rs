@@ -15,6 +15,7 @@ use super::{
     named_by, preview, wait,
 };
 use crate::{
+    asked,
     connect::Plane,
     cordon::{Cordon, cordon},
     dry_run::DryRun,
@@ -180,7 +181,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         _ = tokio::signal::ctrl_c() => {
             print::note(&format!(
                 "error: the drain of cluster {name} was interrupted\n  because you asked for it; what moved goes on\n  \
-                 try: ironclad drain {name}, to go on; or --status"
+                 try: {}, to go on; or ironclad drain {name} --status",
+                asked::again(std::env::args())
             ));
             Err(Exit(INTERRUPTED).into())
         }
@@ -277,8 +279,7 @@ pub async fn whole(
     }
     let remaining = survey.remaining(options.stuck);
     if remaining.is_empty() {
-        progress.waiting = survey.under_way.len();
-        progress.awaited = survey.under_way.iter().map(|binding| binding.key().to_string()).collect();
+        progress.awaits(&survey.under_way);
         progress.stays = survey.staying();
         return Ok(progress);
     }

@@ -146,7 +146,7 @@ pub enum DrainError {
         total: usize,
     },
     /// Somebody ended it.
-    #[error("the drain of cluster {name} was ended from elsewhere\n  try: ironclad drain {name}, to go on")]
+    #[error("the drain of cluster {name} was ended from elsewhere\n  try: the same command again, to go on")]
     Aborted {
         /// The cluster.
         name: String,
@@ -165,7 +165,7 @@ pub enum DrainError {
     },
     /// Something is left.
     #[error(
-        "cluster {name} still has {}\n  because {because}\n  try: ironclad drain {name}, once that is changed",
+        "cluster {name} still has {}\n  because {because}\n  try: the same command again, once that is changed",
         count(*left, "binding")
     )]
     Left {

@@ -10,6 +10,7 @@ use ironclad_failover::{
     taint_manager::rate::State,
 };
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, count::count};
+use ironclad_planning::doctor::replacements;
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
@@ -40,7 +41,7 @@ pub struct Progress {
     pub hold: Option<Hold>,
     /// Bindings that stay on the drained cluster, each with the reason, at the end.
     pub stays: Vec<String>,
-    /// Bindings whose replacements are not healthy, at the end.
+    /// Bindings whose replacements are not healthy, each with the state of those.
     pub awaited: Vec<String>,
 }
 
@@ -97,6 +98,24 @@ impl std::fmt::Display for Report<'_> {
     }
 }
 
+impl Progress {
+    /// Takes in the old copies that are left.
+    pub(super) fn awaits(&mut self, left: &[Binding]) {
+        self.waiting = left.len();
+        self.awaited = left.iter().map(awaited).collect();
+    }
+}
+
+/// A binding and the state of its new copies.
+fn awaited(binding: &Binding) -> String {
+    let key = binding.key();
+    match replacements(binding) {
+        Some(state) => format!("{key}: {state}"),
+        None if binding.spec().clusters.is_empty() => format!("{key}: it has no cluster yet"),
+        None => key.to_string(),
+    }
+}
+
 /// Too many clusters are unhealthy, so that nothing is moved at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
@@ -106,8 +125,9 @@ pub struct Hold {
 
 impl std::fmt::Display for Progress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { total, evicted, waiting, failed, rate, hold, .. } = self;
-        write!(f, "evicted {evicted}/{total}, waiting for health {waiting}, failed {failed}, ")?;
+        let Self { total, evicted, waiting, failed, rate, hold, awaited, .. } = self;
+        let whom = if awaited.is_empty() { String::new() } else { format!(" ({})", named(awaited)) };
+        write!(f, "evicted {evicted}/{total}, waiting for health {waiting}{whom}, failed {failed}, ")?;
         match hold {
             None => write!(f, "rate {rate}/s"),
             Some(Hold { unhealthy, total }) => {
@@ -168,7 +188,10 @@ pub async fn evict(
         match one(plane, options, &binding, &clusters, clock.wall_seconds(), &mut report).await? {
             Some(moved) => {
                 progress.evicted += 1;
-                progress.waiting += usize::from(drain::is_under_way(moved.spec(), &options.cluster));
+                if drain::is_under_way(moved.spec(), &options.cluster) {
+                    progress.waiting += 1;
+                    progress.awaited.push(awaited(&moved));
+                }
                 left.push(moved);
             }
             None => progress.failed += 1,
@@ -190,7 +213,8 @@ async fn recount(
     let present: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
     let is_left = |present: &Binding| drain::is_under_way(present.spec(), &options.cluster);
     *left = present.into_iter().flatten().filter(is_left).chain(rest).collect();
-    progress.waiting = left.iter().filter(|binding| is_left(binding)).count();
+    let waiting: Vec<Binding> = left.iter().filter(|binding| is_left(binding)).cloned().collect();
+    progress.awaits(&waiting);
     Ok(())
 }
 
@@ -310,7 +334,7 @@ pub async fn wait(
         let present: Vec<Option<Binding>> = stream::iter(read).buffered(READ_MAX).try_collect().await?;
         let is_left = |present: &Binding| drain::is_under_way(present.spec(), &options.cluster);
         left = present.into_iter().flatten().filter(is_left).collect();
-        progress.waiting = left.len();
+        progress.awaits(&left);
         report(Report::Progress(progress));
         if left.is_empty() {
             return Ok(());
@@ -320,7 +344,7 @@ pub async fn wait(
             return Err(DrainError::Aborted { name: options.cluster.to_string() });
         }
         let unhealthy = || {
-            let names: Vec<String> = left.iter().map(|binding| binding.key().to_string()).collect();
+            let names: Vec<String> = left.iter().map(awaited).collect();
             format!("replacements of {} are not healthy yet: {}", count(left.len(), "old copy"), named(&names))
         };
         limit.check(&options.cluster, clock, unhealthy)?;

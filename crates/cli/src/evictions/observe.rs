@@ -44,8 +44,8 @@ pub(crate) struct LeaderReport {
     pub(crate) paused: bool,
     /// Reason why there is no report.
     pub(crate) silence: String,
-    /// The leader decides on no evictions at all, as `silence` says.
-    pub(crate) is_off: bool,
+    /// Reason why the leader decides on no evictions at all, if it doesn't.
+    pub(crate) off: Option<&'static str>,
     /// Its settings; the defaults if they are not known.
     pub(crate) settings: Settings,
     /// Its flags of evictions, if they are known.
@@ -53,15 +53,17 @@ pub(crate) struct LeaderReport {
 }
 
 impl LeaderReport {
+    /// True if the leader decides on no evictions at all.
+    pub(crate) fn is_off(&self) -> bool {
+        self.off.is_some()
+    }
+
     /// Flags of the leader; the defaults if they are not known.
     pub(crate) fn flags(&self) -> Flags {
         let flags = self.announced.as_ref().map(EvictionSettings::flags).unwrap_or_default();
         flags.under(&self.settings.gates, &self.settings.scheduler)
     }
 }
-
-/// Printed when the leader decides on no evictions.
-const OFF: &str = "no evictions are decided: feature gate Failover is off, or controller taint-manager is";
 
 /// Asks the leader, and reads the pause.
 pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderReport> {
@@ -74,8 +76,8 @@ pub(crate) async fn leader_report(client: &Client) -> anyhow::Result<LeaderRepor
         announced: configuration.evictions.clone(),
         ..LeaderReport::default()
     };
-    if configuration.evicts_nothing() {
-        return Ok(LeaderReport { silence: OFF.to_owned(), is_off: true, ..known });
+    if let Some(why) = configuration.evicts_nothing() {
+        return Ok(LeaderReport { silence: format!("no evictions are decided: {why}"), off: Some(why), ..known });
     }
     Ok(match asked(client).await {
         Ok((report, rows)) => LeaderReport { report: Some(report), rows, ..known },
@@ -121,7 +123,7 @@ pub(super) async fn eviction_queue(
         return Ok((queue, None));
     }
     queue.notes.push(leader.silence.clone());
-    if leader.is_off {
+    if leader.is_off() {
         return Ok((queue, None));
     }
     queue.notes.extend(nobody_leads(client, now).await);

@@ -66,7 +66,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         }
     }
     let wanted = |binding: &&Binding| names.is_empty() || names.iter().any(|name| is_named(binding, name));
-    let judged = Judged::of(leader.report.as_ref(), leader.is_off.then_some(leader.silence.as_str()));
+    let judged = Judged::of(leader.report.as_ref(), leader.is_off().then_some(leader.silence.as_str()));
     let explained = |fleet: &Fleet| -> Vec<Answer> {
         let decisions = Decisions::of(&seen, fleet, leader.flags(), now);
         let wanted = seen.bindings.iter().filter(wanted);
@@ -89,7 +89,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
         None => {}
     }
     queue.notes.iter().for_each(|note| print::note(note));
-    if answers.is_empty() && !leader.is_off {
+    if answers.is_empty() && !leader.is_off() {
         print::note("taints evict no binding from a cluster");
     }
     let blocks: Vec<String> = answers.iter().map(|answer| answer.text(now)).collect();

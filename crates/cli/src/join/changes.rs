@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use serde_json::Value;
 
 use super::{
-    Join, JoinError, Side,
+    Join, JoinError, LEAVING_MAX, LOOK, Side,
     ownership::{self, Owner},
 };
 use crate::{
@@ -59,9 +59,19 @@ impl Join<'_> {
     /// If it belongs to somebody else, or the server does not answer.
     pub(super) async fn survey(&self, side: Side, object: Value, plane: &str) -> Result<Change, JoinError> {
         let api = write::api_of(self.client(side), &object);
-        let present = api.get_opt(text(&object, "/metadata/name")).await;
-        let present = present.map_err(self.failed(side, format!("reading {}", named(&object))))?;
         let kind = text(&object, "/kind");
+        let read = async || {
+            let present = api.get_opt(text(&object, "/metadata/name")).await;
+            present.map_err(self.failed(side, format!("reading {}", named(&object))))
+        };
+        let mut present = read().await?;
+        // An unjoin just before it has deleted the namespace, which takes the member a few seconds.
+        let deadline = self.clock.mono() + LEAVING_MAX;
+        let is_leaving = |present: &DynamicObject| present.metadata.deletion_timestamp.is_some();
+        while kind == "Namespace" && present.as_ref().is_some_and(is_leaving) && self.clock.mono() < deadline {
+            self.clock.sleep(LOOK).await;
+            present = read().await?;
+        }
         let shared = kind == "Namespace" || side == Side::Member && text(&object, "/metadata/name") == IMPERSONATOR;
         let owner = match (&present, side, kind) {
             (None, ..) | (_, _, "Namespace" | "Cluster") => Owner::Ours,

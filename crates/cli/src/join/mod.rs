@@ -39,6 +39,8 @@ use crate::write::{self, Mode, Outcome};
 const PAGE: u32 = 500;
 /// Interval between checks whether the cluster is ready.
 const LOOK: Duration = Duration::from_millis(250);
+/// Longest wait for a namespace that is being deleted.
+const LEAVING_MAX: Duration = Duration::from_secs(60);
 
 /// Member to join, and options.
 #[derive(Debug, Clone)]

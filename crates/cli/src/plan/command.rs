@@ -217,16 +217,16 @@ pub(super) struct Leader {
 impl Leader {
     /// The settings by its report, with notes on what is not known.
     fn of(report: &LeaderReport, how: &How) -> Self {
-        if report.is_off && !how.with_failover && !how.without_failover {
+        if report.is_off() && !how.with_failover && !how.without_failover {
             print::note(&format!("{}\n  try: --with-failover, to plan as if evictions were decided", report.silence));
         }
-        if report.announced.is_none() && !report.is_off {
+        if report.announced.is_none() && !report.is_off() {
             print::note("the leader's flags are not known: planned with the defaults and feature gate Failover");
         }
         if report.paused {
             print::note("evictions are paused: planned as if they were resumed");
         }
-        Self { flags: report.flags(), is_off: report.is_off, settings: report.settings.clone() }
+        Self { flags: report.flags(), is_off: report.is_off(), settings: report.settings.clone() }
     }
 }
 

@@ -90,7 +90,7 @@ async fn note_impact(
     let all = every(Api::<Cluster>::all(plane.clone())).await?;
     let clusters = all.into_iter().map(|cluster| (cluster.name_any().as_str().into(), Arc::new(cluster))).collect();
     let fleet = Fleet { clusters: &clusters, flags: &leader.flags(), now: clock.wall_seconds() };
-    let gate = match (&leader.report, leader.is_off) {
+    let gate = match (&leader.report, leader.is_off()) {
         (Some(_), _) => String::new(),
         (None, true) => format!("nothing is evicted now ({}); otherwise ", leader.silence),
         (None, false) => "with feature gate Failover ".to_owned(),
@@ -102,7 +102,7 @@ async fn note_impact(
         print::note(&format!("cluster {name}: {gate}{impact}\n  see: ironclad plan taint {name} {first}"));
         evicted += impact.evicted();
     }
-    Ok(if leader.is_off { 0 } else { evicted })
+    Ok(if leader.is_off() { 0 } else { evicted })
 }
 
 fn confirm(request: &Request, evicted: usize) -> anyhow::Result<()> {

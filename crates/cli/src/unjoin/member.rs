@@ -107,8 +107,9 @@ async fn clean_namespace(member: &Client, joined: &Joined<'_>, cleaned: &mut Cle
 async fn first_other(member: &Client, namespace: &str) -> Result<Option<String>, kube::Error> {
     let discovery = Discovery::new(member.clone()).run().await?;
     for (resource, capabilities) in discovery.groups().flat_map(|group| group.recommended_resources()) {
-        let events = resource.kind == "Event";
-        if capabilities.scope != Scope::Namespaced || !capabilities.supports_operation(verbs::LIST) || events {
+        // Endpoints belong to Services, which are listed; servers warn of their list.
+        let is_none = resource.kind == "Event" || resource.kind == "Endpoints";
+        if capabilities.scope != Scope::Namespaced || !capabilities.supports_operation(verbs::LIST) || is_none {
             continue;
         }
         let objects: Api<DynamicObject> = Api::namespaced_with(member.clone(), namespace, &resource);

@@ -155,6 +155,13 @@ pub(crate) fn table(cycle: &Cycle) -> String {
             fewer.join(", ")
         ));
     }
+    let unreported = cycle.clusters.iter().filter(|(_, outcome)| outcome.unreported).map(|(cluster, _)| &*cluster.0);
+    let unreported: Vec<&str> = unreported.collect();
+    match unreported.as_slice() {
+        [] => {}
+        [one] => text.push_str(&format!("CAPACITY: {one} has not reported its resources yet\n")),
+        some => text.push_str(&format!("CAPACITY: {} have not reported their resources yet\n", some.join(", "))),
+    }
     for (cluster, outcome) in &cycle.clusters {
         if let Some(until) = outcome.descheduled_until {
             text.push_str(&format!(

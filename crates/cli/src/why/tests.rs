@@ -60,6 +60,7 @@ fn cases() -> Vec<(&'static str, String, &'static [&'static str])> {
     let groups =
         "{clusterAffinities: [{affinityName: local, clusterNames: [m2]}, {affinityName: far, clusterNames: [m4]}]}";
     let divided = "{clusterAffinity: {clusterNames: [m1, m4]}, replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [m1]}, weight: 1}]}}}";
+    let aggregated = "{replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}}";
     let task = ", gracefulEvictionTasks: [{fromCluster: m4, reason: ClusterDrain, producer: Drain}]";
     let dependent = ", dependentOverrides: [later]}";
     let with = |parts: &[String]| parts.iter().fold(FLEET.to_owned(), |all, part| all + part);
@@ -109,6 +110,11 @@ fn cases() -> Vec<(&'static str, String, &'static [&'static str])> {
             "a static weight for one cluster only",
             with(&[policy("web", ", name: web", divided), bound("[{name: m1, replicas: 2}]", divided, "")]),
             &["m4"],
+        ),
+        (
+            "no cluster has reported its resources",
+            with(&[policy("web", ", name: web", aggregated), bound("[]", aggregated, "")]),
+            &["m1"],
         ),
         (
             "drained",

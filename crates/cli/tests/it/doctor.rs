@@ -129,3 +129,28 @@ async fn objects_in_members_are_checked() {
     assert!(looked.findings.iter().any(|finding| finding.what == want), "{:?}", looked.findings);
     assert!(looked.findings.iter().all(|finding| finding.grade != Grade::Broken), "{:?}", looked.findings);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_no_writes_is_told() {
+    let world = World::with_all_kinds().await;
+    let (clock, through) = (&world.seam.clock, world.plane.client.clone());
+    let plane = kube::Client::new(
+        tower::service_fn(move |request: http::Request<Body>| {
+            let through = through.clone();
+            async move {
+                let text = match request.uri().path() {
+                    "/readyz" => "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n",
+                    "/readyz/etcd" => "internal server error: the store takes no writes: no space left\n",
+                    _ => return through.send(request).await,
+                };
+                Ok(http::Response::builder().status(500).body(Body::from(text.as_bytes().to_vec())).unwrap())
+            }
+        }),
+        "default",
+    );
+    let looked = check_fleet(&plane, clock, &[], SETTLE, SETTLE).await.unwrap();
+    let want =
+        "the control plane's API server is not ready: check etcd fails: the store takes no writes: no space left";
+    assert!(looked.findings.iter().any(|finding| finding.what == want), "{:?}", looked.findings);
+    assert!(looked.is_broken());
+}

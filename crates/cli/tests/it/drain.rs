@@ -129,9 +129,9 @@ async fn progress_counts_only_old_copies_that_are_still_there() {
     assert_eq!(
         said[1..],
         [
-            "evicted 1/3, waiting for health 1, failed 0, rate 0.5/s",
-            "evicted 2/3, waiting for health 1, failed 0, rate 0.5/s",
-            "evicted 3/3, waiting for health 2, failed 0, rate 0.5/s",
+            "evicted 1/3, waiting for health 1 (default/a: it has no cluster yet), failed 0, rate 0.5/s",
+            "evicted 2/3, waiting for health 1 (default/b: it has no cluster yet), failed 0, rate 0.5/s",
+            "evicted 3/3, waiting for health 2 (default/b: it has no cluster yet, default/c: it has no cluster yet), failed 0, rate 0.5/s",
         ]
     );
 }
@@ -151,8 +151,12 @@ async fn drain_evicts_bindings_at_the_rate_without_evicting_taints() {
         "one at once, then one every 2 s: {took:?}"
     );
     assert_eq!(said[0], "cluster m1: 3 bindings, 3 can be moved, 0 can't, 0 follow others, 0 under way");
-    assert_eq!(said[1], "evicted 1/3, waiting for health 1, failed 0, rate 0.5/s");
-    assert_eq!(said.last().unwrap(), "evicted 3/3, waiting for health 3, failed 0, rate 0.5/s");
+    let awaits = |names: &[&str]| {
+        names.iter().map(|name| format!("default/{name}: it has no cluster yet")).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(said[1], format!("evicted 1/3, waiting for health 1 ({}), failed 0, rate 0.5/s", awaits(&["a"])));
+    let last = format!("evicted 3/3, waiting for health 3 ({}), failed 0, rate 0.5/s", awaits(&["a", "b", "c"]));
+    assert_eq!(said.last().unwrap(), &last);
     let task = &spec(&world, "a").await.graceful_eviction_tasks[0];
     assert_eq!((task.reason.as_str(), task.producer.as_str(), task.replicas), ("ClusterDrain", "Drain", Some(2)));
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();

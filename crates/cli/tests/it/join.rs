@@ -167,3 +167,23 @@ async fn join_waits_until_the_cluster_is_ready() {
     let (cluster, _) = join(&world, &options).await.unwrap();
     assert_eq!(cluster.ready(), Some("True"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn join_waits_for_a_namespace_that_is_being_deleted() {
+    let world = World::new().await;
+    let namespaces: Api<Namespace> = Api::all(world.member.client.clone());
+    let leaving = serde_json::from_value(json!({"metadata": {"name": "karmada-cluster"}})).unwrap();
+    let first = namespaces.create(&Default::default(), &leaving).await.unwrap();
+    namespaces.delete("karmada-cluster", &DeleteParams::default()).await.unwrap();
+    assert!(namespaces.get("karmada-cluster").await.unwrap().metadata.deletion_timestamp.is_some());
+    // The namespace controller ends it later.
+    let (client, clock) = (world.member.client.clone(), world.seam.clock.clone());
+    world.seam.tasks.spawn("namespace-controller", async move {
+        clock.sleep(Duration::from_secs(3)).await;
+        let finalized = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-cluster"}, "spec": {"finalizers": []}});
+        let request = http::Request::put("/api/v1/namespaces/karmada-cluster/finalize");
+        client.request_text(request.body(serde_json::to_vec(&finalized).unwrap()).unwrap()).await.unwrap();
+    });
+    join(&world, &world.options()).await.unwrap();
+    assert_ne!(namespaces.get("karmada-cluster").await.unwrap().uid(), first.uid());
+}

@@ -5,7 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, conditions};
+use ironclad_api::{
+    cluster::{Cluster, NodeSummary, ResourceModel, ResourceSummary},
+    conditions,
+};
 use ironclad_failover::cluster::nodes;
 use ironclad_fleet::{StatusPart, gates::Gate};
 use ironclad_members::{Member, NODES, Node, PODS, Pod};
@@ -15,7 +18,7 @@ use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{settings::Settings, setup::Setup, targets::Typed};
 
@@ -24,15 +27,24 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// The sums of one member, and the notification of their changes.
 #[derive(Default)]
-struct Sums {
+pub(super) struct Sums {
     ledger: Mutex<Ledger>,
     changed: Notify,
+    /// True once all nodes and pods are counted.
+    complete: watch::Sender<bool>,
 }
 
 impl Sums {
     fn change(&self, change: impl FnOnce(&mut Ledger)) {
         change(&mut self.ledger.lock());
         self.changed.notify_one();
+    }
+
+    /// The sums once all nodes and pods are counted.
+    pub(super) async fn first(&self, models: &[ResourceModel]) -> (NodeSummary, ResourceSummary) {
+        // The sender lives as long as the sums, so that the wait can't fail.
+        let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
+        self.ledger.lock().summary(models)
     }
 }
 
@@ -54,10 +66,16 @@ impl Collector {
         })
     }
 
-    /// Sums the nodes and pods of a member in a task of its connection.
-    pub(super) fn start(self: &Arc<Self>, member: &Arc<Member>) {
+    /// Resource models that count in the sums of a cluster.
+    pub(super) fn models<'a>(&self, cluster: &'a Cluster) -> &'a [ResourceModel] {
+        let customized = self.settings.gates.enabled(Gate::CustomizedClusterResourceModeling);
+        if customized { &cluster.spec.resource_models } else { &[] }
+    }
+
+    /// Sums the nodes and pods of a member in a task of its connection; `None` if resource modelling is off.
+    pub(super) fn start(self: &Arc<Self>, member: &Arc<Member>) -> Option<Arc<Sums>> {
         if !self.settings.propagation.resource_modeling.is_on() {
-            return;
+            return None;
         }
         let sums = Arc::new(Sums::default());
         let (nodes, pods) = (member.caches.take(&NODES), member.caches.take(&PODS));
@@ -78,12 +96,14 @@ impl Collector {
             }
         });
         let (weak, name, clock) = (Arc::downgrade(self), member.name.clone(), self.seam.clock.clone());
+        let started = sums.clone();
         member.seam.tasks.supervise(&self.seam.clock, "summary", move || {
             let (nodes, pods, sums) = (nodes.clone(), pods.clone(), sums.clone());
             let (weak, name, clock) = (weak.clone(), name.clone(), clock.clone());
             async move {
                 nodes.synced().await;
                 pods.synced().await;
+                sums.complete.send_replace(true);
                 loop {
                     let Some(this) = weak.upgrade() else { return };
                     let published = this.publish(&name.0, &sums);
@@ -96,15 +116,14 @@ impl Collector {
                 }
             }
         });
+        Some(started)
     }
 
     /// Requests the sums in the status; false if the cluster is not ready.
     fn publish(&self, name: &str, sums: &Sums) -> bool {
         let ready = |c: &Arc<Cluster>| c.ready() == Some(conditions::TRUE);
         let Some(cluster) = self.clusters.get("", name).filter(ready) else { return false };
-        let customized = self.settings.gates.enabled(Gate::CustomizedClusterResourceModeling);
-        let models = if customized { cluster.spec.resource_models.as_slice() } else { &[] };
-        let (summary, resources) = sums.ledger.lock().summary(models);
+        let (summary, resources) = sums.ledger.lock().summary(self.models(&cluster));
         let fields = [("nodeSummary", json!(summary)), ("resourceSummary", json!(resources))];
         let ratio = self.settings.failover.health.nodes_ready_ratio;
         let now = self.seam.clock.wall_seconds();
@@ -115,5 +134,30 @@ impl Collector {
         let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
         self.status.request(&Key::new("", name), uid, "clusterResources", part, false);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ironclad_scheduling::summary;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn first_sums_count_every_node() {
+        let sums = Sums::default();
+        let node = |name: &str| {
+            sums.change(|ledger| ledger.node(name, Some(summary::Node { is_ready: true, ..summary::Node::default() })))
+        };
+        node("n1");
+        let early = timeout(Duration::from_secs(1), sums.first(&[])).await;
+        assert!(early.is_err(), "half of the nodes are no capacity: {early:?}");
+        node("n2");
+        sums.complete.send_replace(true);
+        let (nodes, _) = timeout(Duration::from_secs(1), sums.first(&[])).await.unwrap();
+        assert_eq!((nodes.total_num, nodes.ready_num), (2, 2));
     }
 }

@@ -12,14 +12,14 @@ use std::{
 use futures::future::{join, join_all};
 use http::Request;
 use ironclad_api::{
-    cluster::{APIEnablement, APIResource, Cluster},
+    cluster::{APIEnablement, APIResource, Cluster, NodeSummary, ResourceSummary},
     namespaces::KUBE_SYSTEM,
 };
 use ironclad_failover::{
     cluster::health::{self, Collected, Effect, Memory, Probe, Seen},
     wakes::cluster_status::Collection,
 };
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{ClusterName, EventType};
 use ironclad_members::{Member, Members, PerMember, Unconnected};
 use ironclad_runtime::{Api, Informer, Key, StatusWriter, aggregated_groups};
 use ironclad_seam::Clock;
@@ -30,14 +30,22 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{metrics::ClusterMetrics, witness::Witnesses};
-use crate::{caches::NAMESPACES, member_object::MemberObjects, settings::Settings, setup::Setup, targets::Typed};
+use super::{
+    collect::{Collector, Sums},
+    metrics::ClusterMetrics,
+    witness::Witnesses,
+};
+use crate::{
+    caches::NAMESPACES, events::Events, member_object::MemberObjects, settings::Settings, setup::Setup, targets::Typed,
+};
 
 /// A probe that is not answered within this time counts as not reachable.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A collection of versions and APIs, which takes several requests, fails after this time.
 const COLLECT_DEADLINE: Duration = Duration::from_secs(10);
+/// A cluster becomes ready without its resources after this time.
+const FIRST_SUMS_DEADLINE: Duration = Duration::from_secs(5);
 /// Freshness of a group version whose aggregated API server does not answer.
 const STALE: &str = "Stale";
 
@@ -54,6 +62,8 @@ pub(super) struct HealthChecks {
     status: StatusWriter<Typed<Cluster>>,
     witnesses: Witnesses,
     metrics: ClusterMetrics,
+    collector: Arc<Collector>,
+    events: Events,
 }
 
 /// State of one connection.
@@ -63,6 +73,14 @@ pub(super) struct Found {
     pub(super) kinds_changed: AtomicBool,
     /// The uid of its namespace kube-system, once it was read; `None` if the member does not report it.
     kube_system: OnceLock<Option<String>>,
+    /// Sums of its nodes and pods, if they are counted.
+    sums: Option<Arc<Sums>>,
+}
+
+impl Found {
+    pub(super) fn of(sums: Option<Arc<Sums>>) -> Self {
+        Self { sums, ..Self::default() }
+    }
 }
 
 /// State between two checks of a cluster.
@@ -74,10 +92,12 @@ struct State {
     collection: Collection,
     /// True if the last probe failed.
     failed: bool,
+    /// True once the first sums were waited for: a member that does not let its nodes be listed is ready without.
+    summed: bool,
 }
 
 impl HealthChecks {
-    pub(super) fn new(setup: &Setup, metrics: ClusterMetrics) -> Arc<Self> {
+    pub(super) fn new(setup: &Setup, metrics: ClusterMetrics, collector: Arc<Collector>) -> Arc<Self> {
         Arc::new(Self {
             clock: setup.seam.clock.clone(),
             settings: setup.settings.clone(),
@@ -89,6 +109,8 @@ impl HealthChecks {
             status: setup.cluster_status().clone(),
             witnesses: Witnesses::new(&setup.settings.failover.health.connectivity_witnesses),
             metrics,
+            collector,
+            events: setup.events.clone(),
         })
     }
 
@@ -99,7 +121,14 @@ impl HealthChecks {
     /// Checks one cluster again and again; `now` requests a check now.
     pub(super) async fn run(&self, name: &ClusterName, now: &Notify) {
         let started = self.clock.mono();
-        let mut state = State { started, began: None, memory: None, collection: Collection::default(), failed: false };
+        let mut state = State {
+            started,
+            began: None,
+            memory: None,
+            collection: Collection::default(),
+            failed: false,
+            summed: false,
+        };
         loop {
             self.check(name, &mut state).await;
             let interval = self.settings.failover.health.status_update_frequency;
@@ -146,7 +175,12 @@ impl HealthChecks {
         let due = state.collection.is_due(mono - state.started, &cluster);
         let collected = match &connected {
             Ok(member) if due && health::collects(&seen, &probe, elapsed) => {
-                let collected = timeout(COLLECT_DEADLINE, collect(&member.client)).await.ok();
+                let (collected, resources) = join(
+                    timeout(COLLECT_DEADLINE, collect(&member.client)),
+                    self.first_resources(name, &cluster, &mut state.summed),
+                )
+                .await;
+                let collected = collected.ok().map(|collected| Collected { resources, ..collected });
                 let is_complete = collected.as_ref().is_some_and(|collected| !collected.apis.is_empty());
                 state.collection.read(mono - state.started, is_complete);
                 self.metrics.synced(&name.0, self.clock.mono() - mono);
@@ -157,10 +191,36 @@ impl HealthChecks {
         let decision = health::decide(&seen, &probe, collected, elapsed, self.clock.wall_seconds());
         state.memory = decision.memory;
         let uid = cluster.metadata.uid.clone().unwrap_or_default();
-        for Effect::Status(part) in decision.plan.effects {
-            // Urgent, since scheduling and failover wait for it.
-            self.status.request(&Key::new("", &name.0), &uid, "clusterStatus", part, true);
+        for effect in decision.plan.effects {
+            match effect {
+                // Urgent, since scheduling and failover wait for it.
+                Effect::Status(part) => self.status.request(&Key::new("", &name.0), &uid, "clusterStatus", part, true),
+                Effect::Event(event) => {
+                    let message = &event.message;
+                    match event.type_ {
+                        EventType::Warning => tracing::warn!(cluster = %name, message, "cluster is not ready any more"),
+                        EventType::Normal => tracing::info!(cluster = %name, message, "cluster is ready again"),
+                    }
+                    self.events.record(&event);
+                }
+            }
         }
+    }
+
+    /// Resources of a cluster that has none in its status yet: it becomes ready together with them, since replicas that
+    /// were divided by capacity before would not be divided again.
+    async fn first_resources(
+        &self,
+        name: &ClusterName,
+        cluster: &Cluster,
+        summed: &mut bool,
+    ) -> Option<(NodeSummary, ResourceSummary)> {
+        let has_some = cluster.status.as_ref().is_some_and(|status| status.resource_summary.is_some());
+        if std::mem::replace(summed, true) || has_some {
+            return None;
+        }
+        let sums = self.found.get(name)?.sums.clone()?;
+        timeout(FIRST_SUMS_DEADLINE, sums.first(self.collector.models(cluster))).await.ok()
     }
 
     /// Compares a healthy member with the control plane. If they are the same server, the connection ends: copies would

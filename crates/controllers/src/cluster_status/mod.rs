@@ -34,11 +34,12 @@ struct ClusterStatus {
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(ClusterMetrics::register);
+    let collector = Collector::new(setup);
     let this = Arc::new(ClusterStatus {
         members: setup.members.clone(),
         objects: setup.member_objects().clone(),
-        checks: HealthChecks::new(setup, metrics.clone()),
-        collector: Collector::new(setup),
+        checks: HealthChecks::new(setup, metrics.clone(), collector.clone()),
+        collector,
         metrics,
     });
     on_change(setup.clusters(), &this, ClusterStatus::on_cluster);
@@ -53,9 +54,8 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         });
     });
     on_connect(setup, &this, |this, member| {
-        let checked = this.checks.found.set(member, Found::default());
+        let checked = this.checks.found.set(member, Found::of(this.collector.start(member)));
         this.watch_kinds(member, &checked);
-        this.collector.start(member);
     });
     this
 }

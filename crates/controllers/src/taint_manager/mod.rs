@@ -11,14 +11,14 @@ pub(crate) mod running;
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, work::ResourceBindingSpec};
+use ironclad_api::{cluster::Cluster, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, work::ResourceBindingSpec};
 use ironclad_failover::{
     Evictions, Flags, Now,
     flags::NoExecutePolicy,
     taint_manager::{Eviction, Next, Notice, Surroundings},
     wakes,
 };
-use ironclad_fleet::{Binding, ClusterName, Event};
+use ironclad_fleet::{Binding, ClusterName, Event, EventType};
 use ironclad_runtime::Change;
 use ironclad_seam::{Seam, Tasks};
 use kube::ResourceExt as _;
@@ -132,6 +132,21 @@ struct Step {
     faulty: bool,
 }
 
+/// Logs what happens to clusters, and evictions that are parked or fail; those on templates repeat these.
+fn log(event: &Event) {
+    let Event { about, reason, message, .. } = event;
+    let is_of_cluster = about.kind == "Cluster";
+    let is_kept_back = *reason == EVICT_WORKLOAD_FROM_CLUSTER_FAILED && about.kind.ends_with("ResourceBinding");
+    match event.type_ {
+        EventType::Warning if is_of_cluster => tracing::warn!(cluster = about.name, reason = %reason, "{message}"),
+        EventType::Normal if is_of_cluster => tracing::info!(cluster = about.name, reason = %reason, "{message}"),
+        EventType::Warning if is_kept_back => {
+            tracing::warn!(namespace = about.namespace, binding = about.name, "{message}");
+        }
+        _ => {}
+    }
+}
+
 impl TaintManager {
     /// Feeds the decisions, if they run, and wakes the loop.
     fn update(&self, feed: impl FnOnce(&mut Evictions, Now)) {
@@ -153,6 +168,7 @@ impl TaintManager {
             changed.as_mut().enable();
             let Some(step) = self.step() else { return };
             for event in &step.events {
+                log(event);
                 self.applier.events.record(event);
             }
             let has_notice = step.notice.is_some();

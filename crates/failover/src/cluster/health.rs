@@ -12,9 +12,10 @@ use ironclad_api::{
         self, FALSE, TRUE,
         cluster::{COMPLETE_API_ENABLEMENTS, READY},
     },
+    events,
     finalizers::CLUSTER_CONTROLLER,
 };
-use ironclad_fleet::{Because, Plan, StatusPart, because::health::Reason};
+use ironclad_fleet::{Because, Event, Plan, StatusPart, because::health::Reason, cluster_reference};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -105,6 +106,8 @@ pub struct Seen<'a> {
 pub enum Effect {
     /// A part of the Cluster's status.
     Status(StatusPart),
+    /// It stopped being ready, or is ready again.
+    Event(Event),
 }
 
 /// The plan, and what to remember.
@@ -158,6 +161,14 @@ pub fn decide(
             };
             let status = if *probe == Probe::Healthy { TRUE } else { FALSE };
             part.conditions.extend(changed(seen.cluster, READY, status, &observed, now));
+            let turned = seen.cluster.ready().filter(|before| (*before == TRUE) != (status == TRUE));
+            if turned.is_some() {
+                let (about, message) = (cluster_reference(seen.cluster), observed.to_string());
+                plan.effects.push(Effect::Event(match status == TRUE {
+                    true => Event::normal(about, events::CLUSTER_READY, message),
+                    false => Event::warning(about, events::CLUSTER_NOT_READY, message),
+                }));
+            }
             plan.note(observed.into());
             if part.is_empty() {
                 plan.note(Reason::StatusUnchanged.into());
@@ -282,7 +293,8 @@ mod tests {
     /// Applies a decision, as the status writer would.
     fn applied(cluster: &Cluster, decision: &Decision) -> Cluster {
         let mut object = serde_json::to_value(cluster).unwrap();
-        for Effect::Status(part) in &decision.plan.effects {
+        for effect in &decision.plan.effects {
+            let Effect::Status(part) = effect else { continue };
             object["status"] = StatusPart::applied(&object["status"], &[part]);
         }
         serde_json::from_value(object).unwrap()
@@ -483,6 +495,32 @@ mod tests {
                 }
                 last_flip = Some(second);
             }
+        }
+    }
+
+    #[test]
+    fn a_member_that_stops_answering_and_answers_again_is_an_event() {
+        let thresholds = Thresholds { success: S(0), failure: S(0) };
+        for (name, before, probe, want) in [
+            ("joined", None, Probe::Healthy, None),
+            ("joined, and does not answer", None, Probe::Offline, None),
+            ("still ready", Some(TRUE), Probe::Healthy, None),
+            ("lost", Some(TRUE), Probe::Offline, Some("ClusterNotReady")),
+            ("unhealthy", Some(TRUE), Probe::Unhealthy, Some("ClusterNotReady")),
+            ("still lost", Some(FALSE), Probe::Unhealthy, None),
+            ("back", Some(FALSE), Probe::Healthy, Some("ClusterReady")),
+        ] {
+            let mut cluster = cluster("m1");
+            if let Some(before) = before {
+                ready(&mut cluster, before, 0);
+            }
+            let seen = Seen { cluster: &cluster, memory: None, thresholds };
+            let effects = decide(&seen, &probe, None, S(60), at(60)).plan.effects;
+            let found = effects.iter().find_map(|effect| match effect {
+                Effect::Event(event) => Some(&*event.reason),
+                Effect::Status(_) => None,
+            });
+            assert_eq!(found, want, "{name}");
         }
     }
 

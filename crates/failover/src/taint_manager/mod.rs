@@ -242,7 +242,7 @@ impl Evictions {
                 let waiting = self.queue.of_cluster(name).count();
                 let waiting = count(waiting, "binding");
                 let message = format!("failover episode {id} began: {taints}; {waiting} to evict");
-                Event::normal(episode.about.clone(), events::FAILOVER_EPISODE_STARTED, message)
+                Event::warning(episode.about.clone(), events::FAILOVER_EPISODE_STARTED, message)
             })
             .collect();
         reported.into_iter().for_each(|event| self.record_event(event));

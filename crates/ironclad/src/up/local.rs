@@ -25,8 +25,13 @@ pub(crate) fn default_data_dir() -> anyhow::Result<PathBuf> {
     }
 }
 
+/// ` by NAME (pid N)` of the process that listens on a port of this machine, if the system reveals it.
+pub(crate) fn held_by(address: SocketAddr) -> String {
+    holder_of(address).map(|who| format!(" by {who}")).unwrap_or_default()
+}
+
 /// Returns the process that listens on a port of this machine, as `name (pid N)`, if the system reveals it.
-pub(crate) fn holder_of(address: SocketAddr) -> Option<String> {
+fn holder_of(address: SocketAddr) -> Option<String> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| listening_inode(table, address.port()))?;
     let wanted = PathBuf::from(format!("socket:[{inode}]"));
     for process in fs::read_dir("/proc").ok()?.flatten() {
@@ -66,7 +71,7 @@ mod tests {
     #[test]
     fn the_process_that_holds_a_port_is_found() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let holder = holder_of(listener.local_addr().unwrap()).unwrap();
-        assert!(holder.contains(&format!("pid {}", std::process::id())), "{holder}");
+        let holder = held_by(listener.local_addr().unwrap());
+        assert!(holder.starts_with(" by ") && holder.contains(&format!("pid {}", std::process::id())), "{holder}");
     }
 }

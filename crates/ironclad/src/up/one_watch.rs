@@ -170,3 +170,20 @@ async fn the_pods_of_a_member_are_watched_once_whoever_reads_them() -> anyhow::R
     assert_eq!(world.watches.load(Relaxed), 1, "the metrics APIs kept it, and the next leader has it at once");
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_becomes_ready_with_its_resources() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let work = world.parts.begin(world.seam.child("term"), || {});
+    let mut status = Value::Null;
+    world
+        .until("the cluster is ready", async || {
+            status = world.cluster().await?["status"].take();
+            let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+            Ok(conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
+        })
+        .await?;
+    assert_ne!(status["resourceSummary"]["allocatable"], Value::Null, "nothing is divided before: {status}");
+    drop(work);
+    Ok(())
+}

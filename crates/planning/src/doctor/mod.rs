@@ -2,6 +2,9 @@
 
 pub mod controllers;
 pub mod drift;
+mod waits;
+
+pub use waits::{OldCopy, old_copies, replacements};
 
 use std::collections::BTreeSet;
 
@@ -13,7 +16,7 @@ use ironclad_autoscaling::{
 use ironclad_failover::{
     flags::{EvictionFlags, eviction::Check},
     taint_manager::{
-        Report,
+        Report, Row,
         pre_scheduling_check::{Snapshot, has_target},
     },
     taints::is_faulty,
@@ -39,6 +42,8 @@ pub enum Grade {
     Broken,
     /// It works, and a user should look into it.
     Warning,
+    /// It is as somebody chose, and has consequences.
+    Note,
     /// It is in order; for information.
     Fine,
 }
@@ -73,6 +78,8 @@ impl Finding {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Leader<'a> {
     pub report: Option<&'a Report>,
+    /// Its queue of evictions.
+    pub rows: &'a [Row],
     /// Its flags of evictions, if they are known.
     pub flags: Option<&'a EvictionFlags>,
     /// Evictions are paused.
@@ -88,8 +95,10 @@ pub fn findings(world: &World, leader: Leader<'_>, settings: &Settings, now: Tim
     let mut found = Vec::new();
     clusters(world, &mut found);
     without_a_cluster(world, &mut found);
+    waits::refused(world, now, &mut found);
     failover(world, leader, settings, now, &mut found);
     evictions(world, leader, now, &mut found);
+    waits::moves(world, leader, settings, now, &mut found);
     autoscalers(world, now, &mut found);
     found
 }
@@ -228,15 +237,26 @@ fn evictions(world: &World, leader: Leader<'_>, now: Timestamp, found: &mut Vec<
     }
     let Some(report) = leader.report else {
         let line = match (leader.off, faulty.as_slice()) {
-            (Some(why), []) => why.to_owned(),
-            (Some(why), some) => format!("{why}; evicting taints are on {}", named(some)),
+            (Some(why), []) => format!("nothing fails over: {why}"),
+            (Some(why), some) => format!("nothing fails over: {why}; evicting taints are on {}", named(some)),
             (None, []) => "no cluster is faulty".to_owned(),
             (None, some) => {
                 format!("evicting taints are on {}, and no leader can be asked about evictions", named(some))
             }
         };
-        let finding = Finding::new(if faulty.is_empty() { Grade::Fine } else { Grade::Warning }, line);
-        found.push(if faulty.is_empty() { finding } else { finding.remedy("ironclad get evictions") });
+        let grade = match (faulty.is_empty(), leader.off) {
+            (false, _) => Grade::Warning,
+            (true, Some(_)) => Grade::Note,
+            (true, None) => Grade::Fine,
+        };
+        let remedy = match leader.off {
+            Some(_) => {
+                "start the control plane with --feature-gates Failover=true and without -taint-manager in --controllers"
+            }
+            None => "ironclad get evictions",
+        };
+        let finding = Finding::new(grade, line);
+        found.push(if grade == Grade::Fine { finding } else { finding.remedy(remedy) });
         return;
     };
     let waits = report.ready + report.delayed + report.parked;
@@ -379,8 +399,8 @@ items:
 
     #[test]
     fn switched_off_evictions_are_told_as_off() {
-        let why = "no evictions are decided: feature gate Failover is off";
-        let off = Some(why);
+        let off = Some("feature gate Failover is off");
+        let why = "nothing fails over: feature gate Failover is off";
         let lines = |world: &World, leader: Leader<'_>| -> Vec<(Grade, String)> {
             let all = findings(world, leader, &Settings::default(), Timestamp::UNIX_EPOCH);
             all.into_iter().map(|finding| (finding.grade, finding.what)).collect()
@@ -388,7 +408,7 @@ items:
         let quiet = lines(&world(&[]), Leader { off, ..Leader::default() });
         let opted = "0 of 1 binding with spec.failover.cluster, which PreferNoExecute taints would move if evictions were decided";
         assert!(quiet.contains(&(Grade::Fine, opted.to_owned())), "{quiet:?}");
-        assert!(quiet.contains(&(Grade::Fine, why.to_owned())), "{quiet:?}");
+        assert!(quiet.contains(&(Grade::Note, why.to_owned())), "{quiet:?}");
         let tainted = [(
             "spec: {syncMode: Push}, status: &ready",
             "spec: {syncMode: Push, taints: [{key: k, effect: NoExecute}]}, status: &ready",

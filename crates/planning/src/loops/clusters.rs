@@ -70,7 +70,8 @@ impl Plan<'_> {
         if let Some(memory) = decision.memory {
             self.probes.insert(name.clone(), memory);
         }
-        for health::Effect::Status(part) in decision.plan.effects {
+        for effect in decision.plan.effects {
+            let health::Effect::Status(part) = effect else { continue };
             let current =
                 serde_json::to_value(&cluster.status).ok().filter(Value::is_object).unwrap_or_else(|| json!({}));
             let mut changed = (*cluster).clone();

@@ -280,3 +280,14 @@ fn a_flipped_bit_is_rejected_or_harmless() {
     }
     assert!(refused > 50 && harmless > 50, "{refused} refused, {harmless} harmless");
 }
+
+#[test]
+fn an_empty_file_is_not_a_new_store() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(RedbBackend::open(dir.path()).unwrap());
+    std::fs::write(dir.path().join("store.redb"), "").unwrap();
+    let error = RedbBackend::open(dir.path()).err().expect("everything in it would be missing").to_string();
+    assert!(error.contains("store.redb is empty"), "{error}");
+    std::fs::remove_file(dir.path().join("store.redb")).unwrap();
+    assert!(RedbBackend::open(dir.path()).is_ok(), "no file is the first start");
+}

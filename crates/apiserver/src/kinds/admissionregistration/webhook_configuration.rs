@@ -169,7 +169,24 @@ fn wrong_url(url: &str, field: &str) -> Vec<Cause> {
     if !query.is_empty() {
         wrong(query, "query parameters are not permitted in the URL".to_owned());
     }
+    if out.is_empty()
+        && let Err(why) = parsed(url)
+    {
+        out.push(Cause::invalid(field, &json!(url), format!("url must be a valid URL: {why}{FORM}")));
+    }
     out
+}
+
+/// Parses a URL as the caller of webhooks does: one that fails there would refuse, or let through, every request.
+fn parsed(url: &str) -> Result<(), String> {
+    let parsed: http::Uri = url.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
+    let authority = parsed.authority().ok_or("it has no host")?;
+    let behind = &authority.as_str()[authority.host().len()..];
+    match behind.strip_prefix(':') {
+        Some("") | None => Ok(()),
+        Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
+        Some(port) => Err(format!("invalid port {port:?}")),
+    }
 }
 
 fn reached(service: &Value, field: &str, out: &mut Vec<Cause>) {

@@ -116,7 +116,8 @@ mod tests {
             assert!(
                 crate::kinds::groups()
                     .iter()
-                    .any(|g| g.name == rbac::GROUP && g.version("v1").is_some_and(|r| r.contains_key(&guessed_plural(kind)))),
+                    .any(|g| g.name == rbac::GROUP
+                        && g.version("v1").is_some_and(|r| r.contains_key(&guessed_plural(kind)))),
                 "{kind}"
             );
         }

@@ -19,6 +19,7 @@ pub mod doctor;
 pub mod drain;
 pub mod dry_run;
 mod duration;
+pub mod elsewhere;
 pub mod evictions;
 pub mod get;
 pub mod given;

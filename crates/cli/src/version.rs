@@ -41,7 +41,7 @@ pub fn version() -> Version {
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("IRONCLAD_COMMIT").unwrap_or("unknown"),
         platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-        kubernetes: "1.31 to 1.36",
+        kubernetes: "1.36, with members from 1.26",
     }
 }
 

@@ -69,9 +69,22 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     for row in rows {
         announce(&row);
     }
-    announce(&format!("inspect: kubectl --kubeconfig {kubeconfig} get deployments,resourcebindings,works -A"));
-    announce(&format!("         kubectl --kubeconfig {kubeconfig} --context member1 get deployments,pods"));
+    announce(&next_steps(kubeconfig));
     Ok(())
+}
+
+/// Commands to go on with, from another terminal.
+fn next_steps(kubeconfig: &str) -> String {
+    format!(
+        "next, in another terminal:\n  \
+         export KUBECONFIG={kubeconfig}\n  \
+         kubectl get deployments,resourcebindings,works -A\n  \
+         kubectl --context member1 get deployments,pods\n  \
+         ironclad tree deploy/web                where it went, down to each copy\n  \
+         ironclad why deploy/web                 why it is there\n  \
+         ironclad plan cluster-loss member1      what the loss of a cluster would move\n\
+         ctrl-c ends it; the same command resumes where it was"
+    )
 }
 
 /// Waits until every member is ready: replicas that were divided among ready members are not divided again for one that

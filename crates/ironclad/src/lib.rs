@@ -23,7 +23,10 @@ mod up;
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use ironclad_cli::{
     asked, completion,
     cordon::{self, Cordon},
@@ -144,8 +147,21 @@ pub fn main() -> ExitCode {
 fn matches(tree: &clap::Command) -> clap::ArgMatches {
     switches::with_values(tree.clone()).try_get_matches().unwrap_or_else(|error| match error.kind() {
         ErrorKind::ValueValidation => error.exit(),
-        _ => tree.clone().get_matches(),
+        _ => {
+            if let Some(text) = elsewhere(&error) {
+                print::note(&text);
+                std::process::exit(i32::from(report::MISUSED));
+            }
+            tree.clone().get_matches()
+        }
     })
+}
+
+/// Answer to a verb of karmadactl that is missing here, in place of a guess which verb was meant.
+fn elsewhere(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let what = ironclad_cli::elsewhere::instead(verb)?;
+    Some(format!("error: there is no verb {verb}\n  try: {what}"))
 }
 
 /// kubectl finds a plugin by the name of its file, and people then read that name in the usage.
@@ -237,6 +253,21 @@ mod tests {
     fn the_tree_of_commands_is_sound() {
         Ironclad::command().debug_assert();
         switches::with_values(Ironclad::command()).debug_assert();
+    }
+
+    #[test]
+    fn verbs_of_karmadactl_that_are_missing_say_what_to_use() {
+        let asked = |line: &str| {
+            let words = std::iter::once("ironclad").chain(line.split(' '));
+            elsewhere(&switches::with_values(Ironclad::command()).try_get_matches_from(words).unwrap_err())
+        };
+        for (verbs, what) in ironclad_cli::elsewhere::ELSEWHERE {
+            for verb in verbs {
+                let want = format!("error: there is no verb {verb}\n  try: {what}");
+                assert_eq!(asked(&format!("{verb} deployment web -n shop")), Some(want), "{verb}");
+            }
+        }
+        assert_eq!(asked("frobnicate"), None);
     }
 
     #[test]

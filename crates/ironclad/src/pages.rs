@@ -106,3 +106,10 @@ fn page_of_the_controllers_is_current() {
     }
     check_page("controllers.md", &text);
 }
+
+#[test]
+fn page_of_migration_has_the_table_of_verbs() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tasks/migrate-from-karmada.md");
+    let (page, rows) = (std::fs::read_to_string(page).expect("the page is there"), ironclad_cli::elsewhere::rows());
+    assert!(page.contains(&rows), "the page needs these rows:\n{rows}");
+}

@@ -3,7 +3,13 @@
 //! The watches of the member's nodes and pods are shared with the estimators. Nothing is listed again, and nothing is
 //! written while the sums are the same.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use ironclad_api::{
     cluster::{Cluster, NodeSummary, ResourceModel, ResourceSummary},
@@ -18,7 +24,7 @@ use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::{settings::Settings, setup::Setup, targets::Typed};
 
@@ -31,7 +37,8 @@ pub(super) struct Sums {
     ledger: Mutex<Ledger>,
     changed: Notify,
     /// True once all nodes and pods are counted.
-    complete: watch::Sender<bool>,
+    is_complete: AtomicBool,
+    completed: Notify,
 }
 
 impl Sums {
@@ -40,10 +47,19 @@ impl Sums {
         self.changed.notify_one();
     }
 
+    fn complete(&self) {
+        self.is_complete.store(true, Ordering::Relaxed);
+        self.completed.notify_waiters();
+    }
+
     /// The sums once all nodes and pods are counted.
     pub(super) async fn first(&self, models: &[ResourceModel]) -> (NodeSummary, ResourceSummary) {
-        // The sender lives as long as the sums, so that the wait can't fail.
-        let _ = self.complete.subscribe().wait_for(|complete| *complete).await;
+        let mut completed = std::pin::pin!(self.completed.notified());
+        // Noted before the check: it may be completed between both.
+        completed.as_mut().enable();
+        if !self.is_complete.load(Ordering::Relaxed) {
+            completed.await;
+        }
         self.ledger.lock().summary(models)
     }
 }
@@ -103,7 +119,7 @@ impl Collector {
             async move {
                 nodes.synced().await;
                 pods.synced().await;
-                sums.complete.send_replace(true);
+                sums.complete();
                 loop {
                     let Some(this) = weak.upgrade() else { return };
                     let published = this.publish(&name.0, &sums);
@@ -156,7 +172,7 @@ mod tests {
         let early = timeout(Duration::from_secs(1), sums.first(&[])).await;
         assert!(early.is_err(), "half of the nodes are no capacity: {early:?}");
         node("n2");
-        sums.complete.send_replace(true);
+        sums.complete();
         let (nodes, _) = timeout(Duration::from_secs(1), sums.first(&[])).await.unwrap();
         assert_eq!((nodes.total_num, nodes.ready_num), (2, 2));
     }

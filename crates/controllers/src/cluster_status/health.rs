@@ -196,10 +196,12 @@ impl HealthChecks {
                 // Urgent, since scheduling and failover wait for it.
                 Effect::Status(part) => self.status.request(&Key::new("", &name.0), &uid, "clusterStatus", part, true),
                 Effect::Event(event) => {
-                    let message = &event.message;
+                    let because = &event.message;
                     match event.type_ {
-                        EventType::Warning => tracing::warn!(cluster = %name, message, "cluster is not ready any more"),
-                        EventType::Normal => tracing::info!(cluster = %name, message, "cluster is ready again"),
+                        EventType::Warning => {
+                            tracing::warn!(cluster = %name, %because, "cluster is not ready any more")
+                        }
+                        EventType::Normal => tracing::info!(cluster = %name, %because, "cluster is ready again"),
                     }
                     self.events.record(&event);
                 }

@@ -517,7 +517,7 @@ mod tests {
             let seen = Seen { cluster: &cluster, memory: None, thresholds };
             let effects = decide(&seen, &probe, None, S(60), at(60)).plan.effects;
             let found = effects.iter().find_map(|effect| match effect {
-                Effect::Event(event) => Some(&*event.reason),
+                Effect::Event(event) => Some(event.reason),
                 Effect::Status(_) => None,
             });
             assert_eq!(found, want, "{name}");

@@ -1,10 +1,18 @@
 //! Ops listener: health, readiness and metrics, on loopback by default (specification/operations.md 7.2).
 
+mod process;
+pub(crate) mod server;
+mod text;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use axum::{
-    Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse, routing::get,
+    Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+    routing::get,
 };
 use ironclad_controllers::Controllers;
 use ironclad_runtime::Traffic;
@@ -20,6 +28,8 @@ use prometheus_client::{
 };
 use std::sync::atomic::Ordering;
 use tokio::net::TcpListener;
+
+use crate::up::local::held_by;
 
 /// A named readiness check, with the reason if it fails.
 pub(crate) type Check = (&'static str, Result<(), String>);
@@ -51,6 +61,7 @@ impl Ops {
     ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(BuildInfo));
+        registry.register_collector(Box::new(process::Process));
         registry.register_collector(Box::new(Requests(traffic)));
         others.into_iter().for_each(|other| registry.register_collector(other));
         Self { controllers: Arc::new(controllers), own: Arc::new(registry), ready: Arc::new(ready) }
@@ -70,8 +81,10 @@ impl Ops {
             );
         };
         let listener = TcpListener::bind(socket).await.with_context(|| {
+            let holder = held_by(socket);
+            let in_use = if holder.is_empty() { "" } else { ": in use" };
             format!(
-                "listening on {socket} for health and metrics\n  try: another --metrics-bind-address, or 0 for none"
+                "listening on {socket} for health and metrics{in_use}{holder}\n  try: another --metrics-bind-address, or 0 for none"
             )
         })?;
         let router = Router::new()
@@ -101,14 +114,13 @@ impl Ops {
     }
 }
 
-async fn metrics(State(ops): State<Ops>) -> impl IntoResponse {
+async fn metrics(State(ops): State<Ops>, headers: HeaderMap) -> impl IntoResponse {
     let mut text = String::new();
     let controllers = (ops.controllers)().map_or(Ok(()), |controllers| encode_registry(&mut text, &controllers));
     let encoded = controllers.and_then(|()| encode_registry(&mut text, &ops.own)).and_then(|()| encode_eof(&mut text));
     match encoded {
-        Ok(()) => {
-            (StatusCode::OK, [(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
-        }
+        Ok(()) if text::wants_open_metrics(&headers) => (StatusCode::OK, [(CONTENT_TYPE, text::OPEN_METRICS)], text),
+        Ok(()) => (StatusCode::OK, [(CONTENT_TYPE, text::PLAIN)], text::plain(&text)),
         Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain; charset=utf-8")], e.to_string()),
     }
 }
@@ -127,7 +139,8 @@ fn readiness(checks: &[Check]) -> (StatusCode, String) {
     }
     let all = checks.iter().all(|(_, check)| check.is_ok());
     text.push_str(if all { "readyz check passed\n" } else { "readyz check failed\n" });
-    (if all { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+    // As a kube-apiserver answers.
+    (if all { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, text)
 }
 
 /// `karmada_build_info`: what runs, always 1. Labels that have no meaning here are empty.
@@ -187,12 +200,12 @@ mod tests {
             (&[("caches", Ok(()))], StatusCode::OK, "[+]caches ok\nreadyz check passed\n"),
             (
                 &[("caches", Err("not yet".into())), ("tasks", Ok(()))],
-                StatusCode::SERVICE_UNAVAILABLE,
+                StatusCode::INTERNAL_SERVER_ERROR,
                 "[-]caches not yet\n[+]tasks ok\nreadyz check failed\n",
             ),
             (
                 &[("tasks", Err("panic again and again: p/informer/works".into()))],
-                StatusCode::SERVICE_UNAVAILABLE,
+                StatusCode::INTERNAL_SERVER_ERROR,
                 "[-]tasks panic again and again: p/informer/works\nreadyz check failed\n",
             ),
         ];

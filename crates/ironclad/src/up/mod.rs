@@ -1,7 +1,7 @@
 //! `ironclad up`: an embedded control plane, all controllers and simulated members in one process.
 
 pub(crate) mod backup;
-mod local;
+pub(crate) mod local;
 mod members;
 #[cfg(test)]
 mod one_watch;
@@ -49,7 +49,7 @@ use crate::{
     explain::Here,
     flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs, metrics::MetricsFlags},
     leader, memory, metrics,
-    ops::Ops,
+    ops::{Ops, server::Embedded},
     signals::Stop,
     term::{Parts, Present},
 };
@@ -219,12 +219,14 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(Here(present.clone())))));
     let (checked, elected) = (present.clone(), electors.clone());
+    let embedded = Embedded { plane: plane.clone(), engine: engine.clone() };
+    let store = embedded.clone();
     let traffic = vec![("plane", to_plane), ("members", to_members)];
     Ops::new(
         move || present.lock().as_ref().map(|controllers| controllers.registry()),
         traffic,
-        vec![electors.collector(), Box::new(observed)],
-        move || leader::checks(&elected, &checked),
+        vec![electors.collector(), Box::new(observed), Box::new(embedded)],
+        move || leader::checks(&elected, &checked).into_iter().chain([store.check()]).collect(),
     )
     .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
     .await?;
@@ -286,7 +288,8 @@ fn endpoint(address: SocketAddr, names: &[String]) -> String {
 
 /// Names and addresses of the certificate, besides those that it always has.
 fn certified_hosts(address: IpAddr, names: &[String]) -> Vec<String> {
-    let listened = (!address.is_unspecified() && !address.is_loopback()).then(|| address.to_string());
+    let has_it = address.is_unspecified() || pki::LOOPBACK.contains(&address.to_string().as_str());
+    let listened = (!has_it).then(|| address.to_string());
     names.iter().cloned().chain(listened).collect()
 }
 
@@ -334,7 +337,7 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     match TcpListener::bind(socket).await {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let holder = local::holder_of(socket).map(|who| format!(" by {who}")).unwrap_or_default();
+            let holder = local::held_by(socket);
             bail!("{socket} is in use{holder}\n  try: another --listen ADDRESS:PORT, or stop the process that holds it")
         }
         Err(error) => {
@@ -420,6 +423,8 @@ mod tests {
         for (listened, names, url, hosts) in [
             ("127.0.0.1:6443", vec![], "https://127.0.0.1:6443", vec![]),
             ("0.0.0.0:6443", vec![], "https://127.0.0.1:6443", vec![]),
+            ("127.0.0.2:6443", vec![], "https://127.0.0.2:6443", vec!["127.0.0.2"]),
+            ("[::1]:6443", vec![], "https://[::1]:6443", vec![]),
             ("10.0.0.5:6443", vec![], "https://10.0.0.5:6443", vec!["10.0.0.5"]),
             ("[fd00::5]:443", vec![], "https://[fd00::5]:443", vec!["fd00::5"]),
             (

@@ -1,0 +1,47 @@
+//! Verbs of karmadactl that this program does not have, each with what to use instead.
+
+/// Verbs, and what to use. The page about migration has the same table.
+pub const ELSEWHERE: [(&[&str], &str); 9] = [
+    (
+        &["promote"],
+        "kubectl get TYPE NAME -o yaml --context MEMBER, then kubectl apply it in the control plane, with a \
+         PropagationPolicy whose conflictResolution is Overwrite: the copy in the member is taken over",
+    ),
+    (&["register", "token"], "ironclad join CLUSTER --cluster-kubeconfig FILE: there is no agent yet"),
+    (&["unregister"], "ironclad unjoin CLUSTER: there is no agent yet"),
+    (&["init"], "ironclad up, or ironclad crds --install and ironclad run with a kube-apiserver of your own"),
+    (
+        &["deinit"],
+        "ironclad unjoin of each cluster; then stop ironclad up and delete its data directory, or stop ironclad run and \
+         delete the CRDs",
+    ),
+    (&["addons"], "--controllers and --feature-gates of ironclad up and ironclad run; search is not built yet"),
+    (
+        &["describe"],
+        "kubectl describe, with --context MEMBER for a copy; ironclad tree TYPE/NAME and ironclad why TYPE/NAME",
+    ),
+    (&["exec", "attach"], "kubectl exec or kubectl attach with a kubeconfig of the member"),
+    (
+        &[
+            "apply", "create", "edit", "delete", "patch", "label", "annotate", "explain", "api-resources",
+            "api-versions",
+        ],
+        "kubectl with the control plane's kubeconfig; a PropagationPolicy says which clusters get it",
+    ),
+];
+
+/// What to use instead of a verb, if it is one of karmadactl's that this program does not have.
+#[must_use]
+pub fn instead(verb: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(verbs, _)| verbs.contains(&verb)).map(|(_, what)| *what)
+}
+
+/// The rows of a table of verbs.
+#[must_use]
+pub fn rows() -> String {
+    let row = |(verbs, what): &(&[&str], &str)| {
+        let verbs: Vec<String> = verbs.iter().map(|verb| format!("`{verb}`")).collect();
+        format!("| {} | {what} |\n", verbs.join(", "))
+    };
+    ELSEWHERE.iter().map(row).collect()
+}

@@ -6,7 +6,6 @@
 
 use std::sync::OnceLock;
 
-use ironclad_api::names::guessed_plural;
 use ironclad_store::{Compare, Op, StoreError};
 use serde_json::{Value, json};
 
@@ -28,6 +27,10 @@ fn objects() -> &'static [Value] {
     })
 }
 
+fn plural(kind: &str) -> String {
+    format!("{}s", kind.to_lowercase())
+}
+
 /// Makes what is missing, and gives what is there the rules and subjects that it lacks; in one transaction, or none.
 pub(crate) async fn run(state: &State) -> Result<(), StoreError> {
     let (mut compares, mut ops) = (Vec::new(), Vec::new());
@@ -35,7 +38,7 @@ pub(crate) async fn run(state: &State) -> Result<(), StoreError> {
     let now = state.now();
     for wanted in objects() {
         let kind = wanted["kind"].as_str().unwrap_or_default();
-        let Some(resource) = state.registry.builtin(rbac::GROUP, &guessed_plural(kind)) else { continue };
+        let Some(resource) = state.registry.builtin(rbac::GROUP, &plural(kind)) else { continue };
         let key = resource.key(object::meta_str(wanted, "namespace"), object::meta_str(wanted, "name"));
         let value = match state.store.get(&key) {
             None => {
@@ -116,8 +119,7 @@ mod tests {
             assert!(
                 crate::kinds::groups()
                     .iter()
-                    .any(|g| g.name == rbac::GROUP
-                        && g.version("v1").is_some_and(|r| r.contains_key(&guessed_plural(kind)))),
+                    .any(|g| g.name == rbac::GROUP && g.version("v1").is_some_and(|r| r.contains_key(&plural(kind)))),
                 "{kind}"
             );
         }

@@ -80,8 +80,8 @@ pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: 
     found.map(|(cluster, access)| Member { name: cluster.name_any(), access }).collect()
 }
 
-/// The same members, of which those whose Cluster says that they are not Ready are not asked: they would answer late, or
-/// not at all.
+/// The same members, of which those whose Cluster says that they are not Ready are not asked: they would answer late,
+/// or not at all.
 #[must_use]
 pub fn without_unready(members: Vec<Member>, clusters: &[Cluster]) -> Vec<Member> {
     let unready = |name: &str| {

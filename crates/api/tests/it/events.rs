@@ -71,11 +71,7 @@ const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
         "distributed_hpa/mod.rs",
         "reason",
         &[
-            "AmbiguousTarget",
-            "BehaviorNotSupported",
-            "ConflictingAutoscaler",
-            "NoEffect",
-            "ReplicasNotRetained",
+            "AmbiguousTarget", "BehaviorNotSupported", "ConflictingAutoscaler", "NoEffect", "ReplicasNotRetained",
             "ReplicasOverriddenByUserPolicy",
         ],
     ),

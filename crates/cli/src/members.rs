@@ -254,8 +254,8 @@ mod tests {
         (0..count).map(member).collect()
     }
 
-    #[test]
-    fn members_that_are_not_ready_are_not_asked() {
+    #[tokio::test]
+    async fn members_that_are_not_ready_are_not_asked() {
         let cluster = |name: &str, ready: &str| -> Cluster {
             serde_json::from_value(
                 serde_json::json!({"metadata": {"name": name}, "spec": {"syncMode": "Push"}, "status": {

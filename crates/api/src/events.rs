@@ -193,8 +193,8 @@ pub const TAINT_ORPHANED: &str = "TaintOrphaned";
 pub const INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
 /// On a HorizontalPodAutoscaler that a policy propagates: the copies of its target do not keep their replicas.
 pub const REPLICAS_NOT_RETAINED: &str = "ReplicasNotRetained";
-/// On objects of kinds on which no controller acts, and on policies with such fields; on a HorizontalPodAutoscaler that is
-/// neither labelled nor propagated.
+/// On objects of kinds on which no controller acts, and on policies with such fields; on a HorizontalPodAutoscaler that
+/// is neither labelled nor propagated.
 pub const NO_EFFECT: &str = "NoEffect";
 /// On a Cluster: its credentials were rotated.
 pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";

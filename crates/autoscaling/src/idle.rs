@@ -12,14 +12,14 @@ use crate::distributed_hpa::{decides_in_members, state, target_key};
 /// Time that an author has for applying the other objects.
 pub const IDLE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
-/// What is to be said about one object.
+/// Answer about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
     Fine,
     /// Nothing yet: look again after this time.
     Later(SignedDuration),
-    /// Nobody runs it.
+    /// It runs nowhere.
     NotRun,
     /// Members run it, and the copies of its target get the template's replicas again and again.
     Undone {

@@ -84,8 +84,8 @@ pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: 
     found.map(|(cluster, access)| Member { name: cluster.name_any(), access }).collect()
 }
 
-/// The same members, of which those whose Cluster says that they are not Ready are not asked: they would answer late, or
-/// not at all.
+/// The same members, of which those whose Cluster says that they are not Ready are not asked: they would answer late,
+/// or not at all.
 #[must_use]
 pub fn without_unready(members: Vec<Member>, clusters: &[Cluster]) -> Vec<Member> {
     let unready = |name: &str| {
@@ -303,8 +303,8 @@ mod tests {
         (0..count).map(member).collect()
     }
 
-    #[test]
-    fn members_that_are_not_ready_are_not_asked() {
+    #[tokio::test]
+    async fn members_that_are_not_ready_are_not_asked() {
         let cluster = |name: &str, ready: &str| -> Cluster {
             serde_json::from_value(
                 serde_json::json!({"metadata": {"name": name}, "spec": {"syncMode": "Push"}, "status": {

@@ -68,8 +68,8 @@ pub struct Explained {
     pub unclaimed: Option<(LinkState, String)>,
     /// Reason why a claimed template has no binding.
     pub unbound: Option<String>,
-    /// Works without a binding: those of a Namespace that namespace sync brings to every member, or of an autoscaler that
-    /// members run.
+    /// Works without a binding: those of a Namespace that namespace sync brings to every member, or of an autoscaler
+    /// that members run.
     pub placed: Option<Placed>,
 }
 

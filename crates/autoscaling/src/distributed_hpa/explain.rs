@@ -37,7 +37,7 @@ pub struct Explanation {
     pub members: BTreeMap<ClusterName, Member>,
 }
 
-/// What is known about one member.
+/// One member as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
@@ -56,7 +56,7 @@ pub struct Member {
     /// Replicas in the OverridePolicy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<i32>,
-    /// What keeps it from more, or its reports from counting.
+    /// Reasons for which it gets no more, or its reports do not count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

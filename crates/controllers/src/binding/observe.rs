@@ -175,15 +175,15 @@ impl Observer {
         }))
     }
 
-    /// The place of the template's replicas, if an autoscaler in each member decides them, and true if it goes to zero and
-    /// comes back.
+    /// The place of the template's replicas, if an autoscaler in each member decides them, and true if it goes to zero
+    /// and comes back.
     async fn member_replicas(
         &self,
         template: &ObjectKey,
         works: &[Arc<Work>],
     ) -> Result<(Option<String>, bool), Failure> {
         if let Err(failure) = self.scalers.listed().await {
-            // Who decides is not known now. Copies that members decide on keep their mark; all others do not wait.
+            // It is not known now who decides. Copies that members decide on keep their mark; all others do not wait.
             let manifests = works.iter().flat_map(|work| &work.spec.workload.manifests);
             if manifests.into_iter().any(|manifest| MemberReplicas::of(&manifest.object()).is_some()) {
                 return Err(failure);

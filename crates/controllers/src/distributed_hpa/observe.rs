@@ -222,7 +222,7 @@ impl Observer {
         }))
     }
 
-    /// What is to be said about a HorizontalPodAutoscaler that is not distributed.
+    /// The verdict on a HorizontalPodAutoscaler that is not distributed.
     pub(super) fn idle(&self, key: &ObjectKey) -> Option<idle::Verdict> {
         if !is_kind(&key.gvk) {
             return None;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What KEDA's controller leaves of an object with these bounds.
+/// An object with these bounds as KEDA's controller leaves it.
 fn keda(spec: &Value) -> Value {
     let mut object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
         "metadata": {"namespace": "shop", "name": "orders", "uid": "uid-so", "generation": 1,

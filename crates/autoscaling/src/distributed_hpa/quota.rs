@@ -179,7 +179,7 @@ fn limits(quotas: &Quotas<'_>, records: &Records) -> Vec<Limit> {
         let name = format!("{}/{}", text(&quota.metadata.namespace), text(&quota.metadata.name));
         for (key, limit) in &quota.spec.overall {
             let Ok(limit) = Amount::try_from(limit) else { continue };
-            let used = used.get(usage::limited(key)).copied().unwrap_or(Amount::ZERO);
+            let used = used.get(&*usage::limited(key)).copied().unwrap_or(Amount::ZERO);
             let left = (limit - used).max(Amount::ZERO);
             limits.push(Limit { quota: name.clone(), key: key.clone(), left });
         }
@@ -190,7 +190,7 @@ fn limits(quotas: &Quotas<'_>, records: &Records) -> Vec<Limit> {
 impl Limit {
     /// Amount that one replica of the claim takes of it.
     fn of(&self, claim: &Claim<'_>) -> Amount {
-        claim.request.get(usage::limited(&self.key)).copied().unwrap_or(Amount::ZERO)
+        claim.request.get(&*usage::limited(&self.key)).copied().unwrap_or(Amount::ZERO)
     }
 }
 

@@ -28,6 +28,7 @@ scenarios! {
     propagation_07_bindings
     propagation_08_dependencies
     propagation_08_kinds
+    propagation_08_shared
     propagation_09_works
     propagation_10_cluster_changes
     propagation_10_overrides

@@ -147,7 +147,7 @@ async fn the_demo_shows_the_clusters_of_the_sample() -> anyhow::Result<()> {
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
     let (daemon, lines) = Daemon::start_until(
         ["up", "--demo", "--data-dir", &data, "--listen", &listen, "--metrics-bind-address", "0"],
-        "inspect:",
+        "ctrl-c ends it;",
     )
     .await?;
     let table = lines.join("\n");

@@ -2,8 +2,8 @@
 //! a member that everything in a process shares.
 //!
 //! [`Connections`] is the process: it has one connection for each address and credentials, however many follow
-//! the Clusters. [`Members`] is one of those who follow them, which tells listeners of members that come; what they keep
-//! for each is theirs ([`PerMember`]). A cache is taken from [`Member::caches`] by its spec.
+//! the Clusters. [`Members`] is one of those who follow them, which tells listeners of members that come; what they
+//! keep for each is theirs ([`PerMember`]). A cache is taken from [`Member::caches`] by its spec.
 
 mod connections;
 mod connector;

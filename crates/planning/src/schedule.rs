@@ -361,8 +361,8 @@ pub fn fits_within(
     scheduling::available_replicas(spec, cluster, bound, options)
 }
 
-/// Tells why little fits: what would fit without resource models, which count each node with the least of its grade, and
-/// which clusters have not reported their resources.
+/// Tells why little fits: what would fit without resource models, which count each node with the least of its grade,
+/// and which clusters have not reported their resources.
 fn explain_capacity(
     cycles: &mut [Cycle],
     binding: BindingRef<'_>,

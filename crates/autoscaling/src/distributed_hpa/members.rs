@@ -335,7 +335,8 @@ fn takes_over(
         if is_leaving && !state.taken_over {
             leaves = leaves.saturating_add(runs(state));
         }
-        state.taken_over = is_leaving;
+        // The load of a member that was lost has come to the others already.
+        state.taken_over = is_leaving || state.given_away;
     }
     let mut members = BTreeMap::new();
     for (cluster, state) in &mut cx.state.clusters {

@@ -56,8 +56,8 @@ fn placement(binding: &Value) -> String {
     if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
 }
 
-/// Clusters in which a binding is to run, with the replicas of its result: its own, and those of the workloads that need
-/// it.
+/// Clusters in which a binding is to run, with the replicas of its result: its own, and those of the workloads that
+/// need it.
 fn targets(binding: &Value) -> BTreeMap<String, i64> {
     let needed = items(binding, "/spec/requiredBy").flat_map(|by| items(by, "/clusters"));
     let needed = needed.map(|target| (text(target, "/name"), 0));

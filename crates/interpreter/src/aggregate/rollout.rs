@@ -1,4 +1,5 @@
-//! Conditions of a Deployment's template (specification/propagation.md 17): `kubectl wait` and Helm's watchers read them.
+//! Conditions of a Deployment's template (specification/propagation.md 17), which `kubectl wait` and Helm's watchers
+//! read.
 
 use serde_json::{Map, Value, json};
 

@@ -21,7 +21,8 @@ pub(super) fn wants_open_metrics(headers: &HeaderMap) -> bool {
     open_metrics > 0.0 && open_metrics >= weight("text/plain")
 }
 
-/// OpenMetrics in the text format: a counter is named as its samples, and there are neither units, exemplars nor an end.
+/// OpenMetrics in the text format: a counter is named as its samples, and there are neither units, exemplars nor an
+/// end.
 pub(super) fn plain(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help: Option<(&str, &str)> = None;

@@ -169,8 +169,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     plan
 }
 
-/// Returns true if the plan creates the binding of a cluster-scoped object. Referrers of several namespaces share it, so
-/// that of two such plans the second one has to be decided with the first one's binding.
+/// Returns true if the plan creates the binding of a cluster-scoped object. Referrers of several namespaces share it,
+/// so that of two such plans the second one has to be decided with the first one's binding.
 #[must_use]
 pub fn creates_shared(plan: &Plan<Effect>) -> bool {
     let is_shared = |effect: &Effect| match effect {

@@ -187,8 +187,8 @@ impl Slot {
         others.iter().any(is_later).then_some((own.count, others))
     }
 
-    /// The nominations that a plan of the asker leaves alone: those that it yields to, and where capacity is held for it
-    /// already, those of its priority that came later. A nomination that is renewed may grow beside them only.
+    /// The nominations that a plan of the asker leaves alone: those that it yields to, and where capacity is held for
+    /// it already, those of its priority that came later. A nomination that is renewed may grow beside them only.
     pub(super) fn held_in_plans(&self, asker: &Asker<'_>) -> Vec<&Nominated> {
         self.held_later(asker).map_or_else(|| self.held(asker), |(_, others)| others)
     }

@@ -302,7 +302,8 @@ impl Capacity {
         for (waits, cluster, wanted) in open {
             let mut promise = Promise::new(spec, sets, whole.clone(), wanted, now);
             promise.ends = now + PROMISED_TTL.saturating_sub(waits);
-            // After a start the summary may be older than the pods that are reported, until the cluster's pods are listed.
+            // After a start the summary may be older than the pods that are reported, until the cluster's pods are
+            // listed.
             let is_counted_soon = promise.is_told && self.recounts_until.is_some() && !self.is_watched(&cluster);
             let reported = if is_counted_soon { 0 } else { pods_in(reports, &cluster.0, wanted, sets) };
             promise.due = wanted - reported;

@@ -131,9 +131,8 @@ impl Capacity {
     }
 
     /// Room of a cluster for this question once those have left that are leaving, where that is known, beside what is
-    /// held for preemptors that a plan of the asker leaves alone, and the measure of how much of the cluster a footprint
-    /// takes.
-    /// `None` if the cluster is unknown, or nobody knows what it offers.
+    /// held for preemptors that a plan of the asker leaves alone, and the measure of how much of the cluster a
+    /// footprint takes. `None` if the cluster is unknown, or nobody knows what it offers.
     pub(crate) fn room<'a>(
         &'a self,
         cluster: &ClusterName,

@@ -693,6 +693,28 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
     assert_eq!(world.bounds(), "A(2,67) C(1,33)");
 }
 
+/// The load of a member that was lost has come to the others before its copy is evicted.
+#[test]
+fn what_a_lost_member_ran_is_not_taken_over_twice() {
+    for (name, was_lost, want) in [("it was lost before", true, "A(2,60)"), ("it serves until then", false, "A(7,60)")] {
+        let mut world = three();
+        world.report("B", 7, 7, READY);
+        world.settle();
+        if was_lost {
+            world.set_ready("B", "False");
+            world.second += 60;
+            world.settle();
+        }
+        let task = json!([{"fromCluster": "B", "reason": "TaintUntolerated", "producer": "TaintManager"}]);
+        world.place(&[("A", 2), ("C", 1)]);
+        let evicted = json!({"spec": {"gracefulEvictionTasks": task}});
+        world.binding = Some(patched(world.binding.as_ref().unwrap(), &evicted));
+        world.old_copies = vec!["B"];
+        world.settle();
+        assert!(world.bounds().starts_with(want), "{name}: {}", world.bounds());
+    }
+}
+
 #[test]
 fn shares_move_through_what_others_gave_up() {
     let mut world = three();

@@ -696,7 +696,8 @@ fn an_evicted_copy_may_not_grow_and_takes_its_autoscaler_along() {
 /// The load of a member that was lost has come to the others before its copy is evicted.
 #[test]
 fn what_a_lost_member_ran_is_not_taken_over_twice() {
-    for (name, was_lost, want) in [("it was lost before", true, "A(2,60)"), ("it serves until then", false, "A(7,60)")] {
+    for (name, was_lost, want) in [("it was lost before", true, "A(2,60)"), ("it serves until then", false, "A(7,60)")]
+    {
         let mut world = three();
         world.report("B", 7, 7, READY);
         world.settle();

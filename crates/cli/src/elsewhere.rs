@@ -1,6 +1,6 @@
 //! Verbs of karmadactl that this program does not have, each with what to use instead.
 
-/// Verbs, and what to use. The page about migration has the same table.
+/// Verbs, with advice for each. The page about migration has the same table.
 pub const ELSEWHERE: [(&[&str], &str); 9] = [
     (
         &["promote"],
@@ -30,7 +30,7 @@ pub const ELSEWHERE: [(&[&str], &str); 9] = [
     ),
 ];
 
-/// What to use instead of a verb, if it is one of karmadactl's that this program does not have.
+/// Advice on a verb of karmadactl that this program does not have; `None` for any other word.
 #[must_use]
 pub fn instead(verb: &str) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(verbs, _)| verbs.contains(&verb)).map(|(_, what)| *what)

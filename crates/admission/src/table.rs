@@ -472,6 +472,8 @@ pub static WEBHOOKS: &[Webhook] = &[
         resource: "namespaces",
         operations: &[Operation::Delete],
         scope: Scope::Cluster,
+        // It lists all kinds.
+        timeout_seconds: 10,
         own_writes: OwnWrites::Reviewed,
         act: Act::Delete(kinds::protection::delete_namespace),
         needs: kinds::protection::needs_contents,

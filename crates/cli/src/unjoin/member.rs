@@ -4,13 +4,13 @@ use ironclad_api::{
     annotations::JOINED_BY,
     names::{IMPERSONATOR, impersonation_secret, member_cluster_role, member_service_account},
 };
-use ironclad_runtime::Api;
+use ironclad_runtime::{Api, discover};
 use k8s_openapi::api::{
     core::v1::{Namespace, Secret, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::{
-    Client, Discovery, Resource, ResourceExt as _,
+    Client, Resource, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Preconditions},
     discovery::{Scope, verbs},
 };
@@ -105,7 +105,7 @@ async fn clean_namespace(member: &Client, joined: &Joined<'_>, cleaned: &mut Cle
 
 /// An object of any kind in the namespace that does not come with every namespace.
 async fn first_other(member: &Client, namespace: &str) -> Result<Option<String>, kube::Error> {
-    let discovery = Discovery::new(member.clone()).run().await?;
+    let discovery = discover(member).await?;
     for (resource, capabilities) in discovery.groups().flat_map(|group| group.recommended_resources()) {
         // Endpoints belong to Services, which are listed; servers warn of their list.
         let is_none = resource.kind == "Event" || resource.kind == "Endpoints";

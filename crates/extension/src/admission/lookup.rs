@@ -3,31 +3,32 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use ironclad_admission::{Effect, Lookups, Need, Resource};
-use ironclad_runtime::Api;
+use ironclad_admission::{Effect, Lookups, Need, Resource, table::Webhook};
+use ironclad_runtime::{Api, discover};
 use ironclad_seam::Seam;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{
     Client,
     api::{ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject},
-    discovery::{Discovery, Scope, verbs},
+    discovery::{Scope, verbs},
 };
 use serde_json::Value;
 
-/// A kube-apiserver waits three seconds for us: what took longer is not known.
-const TIMEOUT: Duration = Duration::from_millis(2_000);
+/// Time that is left of a webhook's timeout for the review itself and the way back.
+const RESERVE: Duration = Duration::from_secs(1);
 /// Requests under way at a time.
 const REQUESTS_MAX: usize = 8;
 
-/// Answers what is needed. What can't be had in time is missing.
-pub(crate) async fn look_up(client: &Client, needs: BTreeSet<Need>, seam: &Seam) -> Lookups {
+/// Answers what is needed. What can't be had before the caller of the webhook gives up is missing.
+pub(crate) async fn look_up(client: &Client, webhook: &Webhook, needs: BTreeSet<Need>, seam: &Seam) -> Lookups {
+    let timeout = Duration::from_secs(webhook.timeout_seconds.into()).saturating_sub(RESERVE);
     let mut lookups = Lookups { now: seam.clock.wall_seconds(), ..Lookups::default() };
     if needs.contains(&Need::Id) {
         lookups.id = seam.rng.uuid();
     }
     let answers = stream::iter(needs.into_iter().filter(|need| *need != Need::Id)).map(|need| async move {
-        let found = tokio::time::timeout(TIMEOUT, answer(client, &need)).await;
+        let found = tokio::time::timeout(timeout, answer(client, &need)).await;
         (need, found)
     });
     let answers: Vec<_> = answers.buffered(REQUESTS_MAX).collect().await;
@@ -92,7 +93,7 @@ async fn labelled(
     namespace: &str,
     at_most: usize,
 ) -> Result<Vec<Value>, kube::Error> {
-    let discovery = Discovery::new(client.clone()).run().await?;
+    let discovery = discover(client).await?;
     let limit = u32::try_from(at_most).unwrap_or(u32::MAX);
     let params = ListParams::default().labels(&format!("{key}={value}")).limit(limit);
     let kinds: Vec<ApiResource> = discovery

@@ -86,7 +86,7 @@ impl Webhooks {
             Err(error) => return text(StatusCode::BAD_REQUEST, &error),
         };
         for charge in 0..CHARGES {
-            let lookups = look_up(&self.client, review.needs(webhook, &self.config), &self.seam).await;
+            let lookups = look_up(&self.client, webhook, review.needs(webhook, &self.config), &self.seam).await;
             let (answer, verdict) = review.answer(webhook, &lookups, &self.config);
             if verdict.effects.is_empty() || review.request().dry_run {
                 return reply(StatusCode::OK, &answer);

@@ -168,7 +168,9 @@ impl Side {
             }
         }
         for item in self.items(&format!("/api/v1/namespaces/{namespace}/events")).await? {
-            if text(&item, "/involvedObject/kind") == "HorizontalPodAutoscaler" {
+            // A controller whose own write has not come back by its watch yet meets a conflict, and tries again.
+            let stale = text(&item, "/message").contains("the object has been modified");
+            if text(&item, "/involvedObject/kind") == "HorizontalPodAutoscaler" && !stale {
                 let said = ["/type", "/reason", "/message"].map(|field| text(&item, field));
                 let about = text(&item, "/involvedObject/name");
                 put(format!("event of hpa/{about}: {}", said.join(" | ")), &json!("seen"));

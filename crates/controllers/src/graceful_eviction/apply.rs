@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ironclad_failover::graceful_eviction::{Decision, Effect};
+use ironclad_failover::graceful_eviction::{Decision, Effect, Snapshot};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use ironclad_seam::Clock;
 
-use super::{metrics::GracefulMetrics, observe::Observed};
+use super::metrics::GracefulMetrics;
 use crate::{bindings::Bindings, events::Events, setup::Setup};
 
 /// The shortest wait for a recheck.
@@ -32,7 +32,7 @@ impl Applier {
         }
     }
 
-    pub(super) async fn apply(&self, key: &Key, seen: &Observed, decision: &Decision) -> Result<Next, Failure> {
+    pub(super) async fn apply(&self, key: &Key, seen: &Snapshot, decision: &Decision) -> Result<Next, Failure> {
         for because in &decision.plan.because {
             tracing::debug!(binding = %key, %because, "graceful eviction");
         }

@@ -24,11 +24,13 @@ use crate::{
     bindings::{BindingChange, Bindings, queue_key},
     controller::{Controller, Reconciler},
     index::{BY_EVICTION, BY_PREEMPTOR, BY_TARGET},
+    settings::Settings,
     setup::{Setup, on_change},
 };
 
 struct GracefulEviction {
     seam: Seam,
+    settings: Arc<Settings>,
     queue: Queue<Key>,
     bindings: Bindings,
     observer: Observer,
@@ -40,6 +42,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let metrics = setup.register(GracefulMetrics::register);
     let this = Arc::new(GracefulEviction {
         seam: setup.seam.clone(),
+        settings: setup.settings.clone(),
         queue: setup.queue(GracefulEviction::NAME),
         bindings: setup.bindings().clone(),
         observer: Observer::new(setup),
@@ -63,9 +66,10 @@ impl Reconciler for GracefulEviction {
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
-        let Some(observed) = self.observer.observe(key) else { return Ok(Next::Forget) };
-        let decision = graceful_eviction::decide(&observed.seen(&self.observer), self.seam.clock.wall_seconds());
-        self.applier.apply(key, &observed, &decision).await
+        let Some(seen) = self.observer.observe(key) else { return Ok(Next::Forget) };
+        let plugins = &self.settings.failover.evict_plugins;
+        let decision = graceful_eviction::decide(&seen, plugins, self.seam.clock.wall_seconds());
+        self.applier.apply(key, &seen, &decision).await
     }
 }
 

@@ -6,18 +6,20 @@
 
 mod plugins;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
-    ObjectMeta, Time,
+    Time,
+    cluster::Cluster,
     conditions::{self, binding::EVICTION_PENDING},
     events::{EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, WAITING_FOR_SOURCE_CLEANUP},
     eviction::BINDING_PREEMPTED,
     policy::PurgeMode,
-    work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
+    work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_fleet::{
-    BindingKey, BindingRef, ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task, targets,
+    Binding, BindingKey, BindingRef, ClusterName, Event, Plan, StatusPart, because::migration::Reason, eviction_task,
+    not_ready, targets,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -28,29 +30,54 @@ use crate::eviction_history;
 
 /// Input of the decision on one binding.
 #[derive(Debug, Clone)]
-pub struct Seen<'a> {
-    /// The binding, for events.
-    pub about: ObjectReference,
-    pub metadata: &'a ObjectMeta,
-    pub spec: &'a ResourceBindingSpec,
-    /// `status.schedulerObservedGeneration`.
-    pub scheduler_observed: i64,
-    /// `status.aggregatedStatus`.
-    pub status: &'a [AggregatedStatusItem],
-    /// `status.failoverHistory`.
-    pub history: &'a [FailoverRecord],
+pub struct Snapshot {
+    /// The binding; its version is the one to write over.
+    pub binding: Binding,
     /// The clusters of the result and of the tasks that are not Ready, or not there.
-    pub not_ready: &'a BTreeSet<ClusterName>,
+    pub not_ready: BTreeSet<ClusterName>,
     /// The clusters that hold a Work of the binding.
-    pub copies: &'a BTreeSet<ClusterName>,
+    pub copies: BTreeSet<ClusterName>,
     /// Those of them whose copy does not run the replicas that the scheduler gave it: see [`runs_own_replicas`].
-    pub own_replicas: &'a BTreeSet<ClusterName>,
+    pub own_replicas: BTreeSet<ClusterName>,
     /// Those of the preemptors that tasks name which gave up ([`has_given_up`]).
-    pub gone_preemptors: &'a BTreeSet<BindingKey>,
-    /// `--evict-plugins`.
-    pub plugins: &'a Plugins,
+    pub gone_preemptors: BTreeSet<BindingKey>,
     /// True if condition `EvictionPending` is set although no taint manager runs that would remove it.
     pub stale_pending: bool,
+}
+
+impl Snapshot {
+    /// Snapshot of a binding with its Works, by cluster, over the clusters and the other bindings that are there.
+    pub fn new<'a>(
+        binding: Binding,
+        works: impl IntoIterator<Item = (ClusterName, &'a Work)>,
+        cluster: impl Fn(&ClusterName) -> Option<Arc<Cluster>>,
+        preemptor: impl Fn(&BindingKey) -> Option<Arc<ResourceBinding>>,
+    ) -> Self {
+        let spec = binding.spec();
+        let tasks = &spec.graceful_eviction_tasks;
+        let targets = spec.clusters.iter().map(|target| target.name.as_str());
+        let left = tasks.iter().map(|task| task.from_cluster.as_str());
+        let not_ready = not_ready(targets.chain(left).map(ClusterName::from), cluster);
+        let (mut copies, mut own_replicas) = (BTreeSet::new(), BTreeSet::new());
+        for (cluster, work) in works {
+            if spec.target(&cluster.0).is_some_and(|target| runs_own_replicas(work, target.replicas)) {
+                own_replicas.insert(cluster.clone());
+            }
+            copies.insert(cluster);
+        }
+        let is_gone = |key: &BindingKey| has_given_up(preemptor(key).as_deref().map(BindingRef::from));
+        let gone_preemptors = tasks.iter().filter_map(eviction_task::preemptor).filter(is_gone).collect();
+        Self { binding, not_ready, copies, own_replicas, gone_preemptors, stale_pending: false }
+    }
+
+    fn spec(&self) -> &ResourceBindingSpec {
+        self.binding.spec()
+    }
+
+    /// `status.aggregatedStatus`.
+    fn reports(&self) -> &[AggregatedStatusItem] {
+        self.binding.status().map_or(&[], |status| &status.aggregated_status)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -92,8 +119,8 @@ pub fn has_given_up(preemptor: Option<BindingRef<'_>>) -> bool {
     preemptor.is_none_or(|preemptor| preemptor.is_deleting() || preemptor.spec().scheduling_suspended())
 }
 
-/// Assesses every task of a binding on its own. `now` is in whole seconds.
-pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
+/// Assesses every task of a binding on its own, by the plugins of `--evict-plugins`. `now` is in whole seconds.
+pub fn decide(seen: &Snapshot, plugins: &Plugins, now: Timestamp) -> Decision {
     let mut decision = Decision { plan: Plan::default(), cleared: Vec::new(), next: None };
     let mut kept = Vec::new();
     let mut changed = false;
@@ -101,9 +128,9 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
         let none = conditions::condition(EVICTION_PENDING, "", "", "");
         decision.plan.push(Effect::Status(StatusPart::condition(none)), Reason::NothingPends.into());
     }
-    for task in &seen.spec.graceful_eviction_tasks {
+    for task in &seen.spec().graceful_eviction_tasks {
         let from = ClusterName::from(task.from_cluster.as_str());
-        match assess(task, &from, seen, now) {
+        match assess(task, &from, seen, plugins, now) {
             Verdict::Begin => {
                 changed = true;
                 let grace = task.grace_period_seconds.map(|s| deadline(now, s));
@@ -133,7 +160,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
     for cleared in &decision.cleared {
         let message =
             format!("Evict from cluster {} succeed. Its task ended by {}.", cleared.task.from_cluster, cleared.by);
-        for about in [&seen.about, &seen.spec.resource] {
+        for about in [&seen.binding.view().reference(), &seen.spec().resource] {
             let event = Event::normal(about.clone(), EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone());
             decision.plan.effects.push(Effect::Event(event));
         }
@@ -142,8 +169,8 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
 }
 
 /// Records of the ending migrations for the binding's status: those by taints have one already, others get one.
-fn history_with(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Option<StatusPart> {
-    let mut history = seen.history.to_vec();
+fn history_with(seen: &Snapshot, cleared: &[Cleared], now: Timestamp) -> Option<StatusPart> {
+    let mut history = seen.binding.status().map(|status| status.failover_history.clone()).unwrap_or_default();
     for Cleared { task, .. } in cleared {
         let open = |record: &&FailoverRecord| record.from == task.from_cluster && record.cleared_at.is_none();
         let open_record = history.iter().rev().find(open).cloned();
@@ -154,7 +181,7 @@ fn history_with(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Option<
             original_clusters: task.clusters_before_failover.clone(),
             ..FailoverRecord::default()
         });
-        let targets = seen.spec.clusters.iter().map(|target| target.name.clone()).collect();
+        let targets = seen.spec().clusters.iter().map(|target| target.name.clone()).collect();
         let record = FailoverRecord { targets, cleared_at: Some(Time(now)), ..record };
         history = serde_json::from_value(eviction_history::recorded(&history, record)).ok()?;
     }
@@ -172,19 +199,19 @@ const SOURCE_REPORT_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 fn waits_for_source(
     task: &GracefulEvictionTask,
     from: &ClusterName,
-    seen: &Seen<'_>,
+    seen: &Snapshot,
     now: Timestamp,
     decision: &mut Decision,
 ) {
-    let directly = task.purge_mode == Some(PurgeMode::Directly) && seen.spec.target(&task.from_cluster).is_none();
+    let directly = task.purge_mode == Some(PurgeMode::Directly) && seen.spec().target(&task.from_cluster).is_none();
     let has_copy = seen.copies.contains(from) && seen.not_ready.contains(from);
     let Some(begun) = task.creation_timestamp.as_ref().filter(|_| directly && has_copy) else { return };
-    if !targets::waits_for_source(seen.spec, seen.metadata, false) {
+    if !targets::waits_for_source(seen.spec(), seen.binding.metadata(), false) {
         return;
     }
     let reported = now.duration_since(begun.0).as_secs().max(0) / SOURCE_REPORT_INTERVAL.as_secs();
     let reason = Reason::WaitsForSource { from: from.clone(), minutes: reported * SOURCE_REPORT_INTERVAL.as_mins() };
-    for about in [&seen.about, &seen.spec.resource] {
+    for about in [&seen.binding.view().reference(), &seen.spec().resource] {
         let event = Event::warning(about.clone(), WAITING_FOR_SOURCE_CLEANUP, reason.to_string());
         decision.plan.effects.push(Effect::Event(event));
     }
@@ -200,7 +227,13 @@ enum Verdict {
 }
 
 /// The steps of 7.3, in order.
-fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now: Timestamp) -> Verdict {
+fn assess(
+    task: &GracefulEvictionTask,
+    from: &ClusterName,
+    seen: &Snapshot,
+    plugins: &Plugins,
+    now: Timestamp,
+) -> Verdict {
     let from = || from.clone();
     let Some(begun) = &task.creation_timestamp else { return Verdict::Begin };
     let grace = task.grace_period_seconds.map(|seconds| deadline(begun.0, seconds));
@@ -210,7 +243,7 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
         Some(false) => return Verdict::Clear { by: "suppressDeletion", because: Reason::Released { from: from() } },
         None => {}
     }
-    let placement = seen.plugins.iter().filter(|plugin| !plugin.needs_current_result());
+    let placement = plugins.iter().filter(|plugin| !plugin.needs_current_result());
     if let Some(by) = passing(placement, task, seen) {
         return Verdict::Clear { by, because: Reason::Cleared { from: from(), by } };
     }
@@ -221,13 +254,13 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
     if task.reason == BINDING_PREEMPTED && grace_over {
         return Verdict::Clear { by: GRACE_PERIOD, because: Reason::GraceEnded { from: from() } };
     }
-    if seen.scheduler_observed != seen.metadata.generation.unwrap_or_default() {
+    if seen.binding.view().observed_generation() != seen.binding.view().generation() {
         return Verdict::Keep { until: running(grace, now), because: Reason::SchedulerLags { from: from() } };
     }
-    if seen.spec.clusters.is_empty() {
+    if seen.spec().clusters.is_empty() {
         return Verdict::Keep { until: running(grace, now), because: Reason::ResultEmpty { from: from() } };
     }
-    let health = seen.plugins.iter().filter(|plugin| plugin.needs_current_result());
+    let health = plugins.iter().filter(|plugin| plugin.needs_current_result());
     if let Some(by) = passing(health, task, seen) {
         return Verdict::Clear { by, because: Reason::Cleared { from: from(), by } };
     }
@@ -245,7 +278,7 @@ const PREEMPTOR_DELETED: &str = "preemptorDeleted";
 fn passing<'a>(
     mut plugins: impl Iterator<Item = &'a dyn Plugin>,
     task: &GracefulEvictionTask,
-    seen: &Seen<'_>,
+    seen: &Snapshot,
 ) -> Option<&'static str> {
     plugins.find(|plugin| plugin.can_clear(task, seen)).map(Plugin::name)
 }

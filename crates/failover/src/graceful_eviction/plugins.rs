@@ -8,7 +8,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::ClusterName;
 
-use super::Seen;
+use super::Snapshot;
 
 /// A rule that can end a task. Pure: it reads only the task and the binding.
 pub trait Plugin: std::fmt::Debug + Sync {
@@ -19,7 +19,7 @@ pub trait Plugin: std::fmt::Debug + Sync {
     fn needs_current_result(&self) -> bool;
 
     /// True if the copy of the task may be deleted.
-    fn can_clear(&self, task: &GracefulEvictionTask, binding: &Seen<'_>) -> bool;
+    fn can_clear(&self, task: &GracefulEvictionTask, binding: &Snapshot) -> bool;
 }
 
 /// Name of the plugin that waits until every new copy is healthy.
@@ -135,19 +135,19 @@ impl Plugin for EveryCopyHealthy {
         true
     }
 
-    fn can_clear(&self, _: &GracefulEvictionTask, binding: &Seen<'_>) -> bool {
-        let targets = &binding.spec.clusters;
+    fn can_clear(&self, _: &GracefulEvictionTask, binding: &Snapshot) -> bool {
+        let targets = &binding.spec().clusters;
         !targets.is_empty() && targets.iter().all(|target| is_healthy(target, binding))
     }
 }
 
-fn is_healthy(target: &TargetCluster, binding: &Seen<'_>) -> bool {
+fn is_healthy(target: &TargetCluster, binding: &Snapshot) -> bool {
     let cluster = ClusterName::from(target.name.as_str());
     // The last report of a lost cluster is outdated.
     if binding.not_ready.contains(&cluster) {
         return false;
     }
-    let Some(line) = binding.status.iter().find(|line| line.cluster_name == target.name) else { return false };
+    let Some(line) = binding.reports().iter().find(|line| line.cluster_name == target.name) else { return false };
     let ready = line.status.as_ref().and_then(ready_replicas);
     line.applied
         && line.health == Some(ResourceHealth::Healthy)
@@ -172,7 +172,7 @@ impl Plugin for TargetAgain {
         false
     }
 
-    fn can_clear(&self, task: &GracefulEvictionTask, binding: &Seen<'_>) -> bool {
-        binding.spec.target(&task.from_cluster).is_some()
+    fn can_clear(&self, task: &GracefulEvictionTask, binding: &Snapshot) -> bool {
+        binding.spec().target(&task.from_cluster).is_some()
     }
 }

@@ -1,7 +1,11 @@
 use ironclad_api::{
+    ObjectMeta,
     annotations::PROCEED_WITHOUT_CLEANUP,
     policy::{ClusterFailoverBehavior, FailoverBehavior, StatePreservation},
-    work::ResourceHealth::{Healthy, Unhealthy, Unknown},
+    work::{
+        ResourceBindingStatus,
+        ResourceHealth::{Healthy, Unhealthy, Unknown},
+    },
 };
 use proptest::prelude::*;
 
@@ -61,22 +65,23 @@ impl Case {
     }
 
     fn decide(&self, now: i64) -> Decision {
-        let about = ObjectReference { kind: "ResourceBinding".into(), ..ObjectReference::default() };
-        let seen = Seen {
-            about,
-            metadata: &self.metadata,
-            spec: &self.spec,
-            scheduler_observed: if self.lags { 4 } else { 5 },
-            status: &self.status,
-            history: &self.history,
-            not_ready: &self.not_ready,
-            copies: &self.copies,
-            own_replicas: &self.own_replicas,
-            gone_preemptors: &self.gone_preemptors,
-            plugins: &self.plugins,
+        let status = ResourceBindingStatus {
+            scheduler_observed_generation: if self.lags { 4 } else { 5 },
+            aggregated_status: self.status.clone(),
+            failover_history: self.history.clone(),
+            ..ResourceBindingStatus::default()
+        };
+        let mut binding = ResourceBinding::new("b", self.spec.clone());
+        (binding.metadata, binding.status) = (self.metadata.clone(), Some(status));
+        let seen = Snapshot {
+            binding: Arc::new(binding).into(),
+            not_ready: self.not_ready.clone(),
+            copies: self.copies.clone(),
+            own_replicas: self.own_replicas.clone(),
+            gone_preemptors: self.gone_preemptors.clone(),
             stale_pending: self.stale_pending,
         };
-        decide(&seen, at(now))
+        decide(&seen, &self.plugins, at(now))
     }
 
     /// `keep`, `keep until N`, `stamp` or `clear by X`, of the only task.

@@ -15,6 +15,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{ClusterName, ObjectKey, count::count};
 use ironclad_propagation::quota::usage::{self, Amounts};
+use ironclad_scheduling::estimator::Workload;
 use serde::Serialize;
 
 use super::{CopyChange, Detected, Followed, Question, Seeing, TemplateChange, change, is_cluster};
@@ -139,6 +140,7 @@ fn freed(question: &Question<'_>, followed: &mut Followed<'_>) -> BTreeMap<Objec
         return BTreeMap::new();
     }
     let mut freed: BTreeMap<&ClusterName, ResourceList> = BTreeMap::new();
+    let mut gone = Vec::new();
     for (key, change) in &followed.changes {
         let Some(binding) = question.before.world.binding_of(key) else { continue };
         for (cluster, copy) in &change.copies {
@@ -151,6 +153,7 @@ fn freed(question: &Question<'_>, followed: &mut Followed<'_>) -> BTreeMap<Objec
                     }],
                     ..binding.spec().clone()
                 };
+                gone.push((cluster, Workload::from(&taken.resource), fewer));
                 // An amount that can't be read frees nothing that is known.
                 add_amounts(freed.entry(cluster).or_default(), usage::of_binding(&taken).unwrap_or_default());
             }
@@ -161,6 +164,9 @@ fn freed(question: &Question<'_>, followed: &mut Followed<'_>) -> BTreeMap<Objec
     }
     for (cluster, amounts) in freed {
         followed.replay.change_cluster(cluster, |cluster| free(cluster, amounts));
+    }
+    for (cluster, workload, pods) in gone {
+        followed.replay.forget_pods(cluster, workload, pods);
     }
     let again = |key: &ObjectKey| {
         let placement = followed.replay.template(key);

@@ -2,12 +2,12 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use ironclad_fleet::gates::Gate;
+use ironclad_fleet::{ClusterName, gates::Gate};
 use ironclad_interpreter::Interpreter;
-use ironclad_scheduling::estimator::Index;
+use ironclad_scheduling::estimator::{Claim, Index, Pod, Workload};
 use jiff::Timestamp;
 
-use super::Planned;
+use super::{Alternative, CopyChange, Planned};
 use crate::{
     Preemption, Settings,
     replay::Replay,
@@ -426,6 +426,51 @@ fn nodes_of_members_that_were_asked_count() {
         ),
     ] {
         assert_eq!(plan(estimators, &nodes), want, "{name}");
+    }
+}
+
+/// Copies that go free the nodes on which their pods run, or for which those wait.
+#[test]
+fn nodes_that_copies_free_count() {
+    let fleet = placed().replace("image: \"web:1\"", "image: \"web:1\", resources: {requests: {cpu: \"2\"}}");
+    let moves = policy("low", ", name: web", "[m4]", ", priority: 1");
+    let divided = policy("new", ", name: new", "[m1]", "").replace(
+        "clusterNames: [m1]}",
+        "clusterNames: [m1]}, replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}",
+    );
+    let file = format!("{moves}{divided}{}", large("new", 2));
+    let web = Workload::new("Deployment", "shop", "web");
+    let on = |node: &str| Pod {
+        node: node.into(),
+        request: [("cpu".to_owned(), 2_000)].into(),
+        workload: web,
+        is_replica: true,
+        waiting: node.is_empty().then(|| Box::new(("shop/web".to_owned(), Claim::default()))),
+        ..Pod::default()
+    };
+    for (name, cores, pods, want) in [
+        ("two nodes become free", &[2, 2][..], vec![on("n0"), on("n1")], "m1:2"),
+        ("one node becomes free", &[2], vec![on("n0"), on("")], ""),
+        ("other pods stay", &[2, 2], vec![on("n0"), Pod { workload: Workload::NONE, ..on("n1") }], ""),
+    ] {
+        let mut planned = Planned::of_dump(objects(&fleet), objects(&file), "shop").unwrap();
+        let mut index = Index::clone(&nodes_of(cores));
+        for pod in &pods {
+            index.pod(None, Some(pod));
+        }
+        for fleet in [&mut planned.before, &mut planned.after] {
+            fleet.settings.estimators = true;
+            fleet.nodes = [("m1".into(), Arc::new(index.clone())), ("m4".into(), nodes_of(&[2, 2]))].into();
+        }
+        let found = planned.plan_apply(Preemption::Off, &Interpreter::default(), Timestamp::UNIX_EPOCH);
+        let new = found.templates.iter().find(|one| &*one.template.name == "new").unwrap();
+        assert!(new.scheduling.as_ref().is_some_and(|one| one.failure.is_some()), "{name}: it fits now");
+        let outcome = |other: &Alternative| -> Vec<String> {
+            let on = |(cluster, copy): (&ClusterName, &CopyChange)| Some(format!("{cluster}:{}", copy.after?));
+            other.copies.iter().filter_map(on).collect()
+        };
+        let freed = new.alternatives.iter().filter(|other| other.course.freed).flat_map(outcome);
+        assert_eq!(freed.collect::<Vec<_>>().join(" "), want, "{name}");
     }
 }
 

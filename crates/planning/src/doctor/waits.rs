@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use ironclad_api::{
     conditions::{self, FALSE, work::APPLIED},
     reasons::work::TERMINATING,
-    work::{ResourceBindingSpec, ResourceHealth, Work},
+    work::{ResourceHealth, Work},
 };
 use ironclad_failover::{
     Flags,
-    graceful_eviction::{self, Plugins, Seen, runs_own_replicas},
+    graceful_eviction::{self, Plugins, Snapshot},
     taint_manager::{Row, Waiting},
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, World, count::count, eviction_task, not_ready, targets};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, World, count::count, targets};
 use jiff::Timestamp;
 
 use super::{Finding, Grade, Leader, NAMED_MAX};
@@ -153,49 +153,19 @@ pub struct OldCopy {
 /// Old copies of a binding, each with what it waits for, by the decision that ends the tasks.
 #[must_use]
 pub fn old_copies(binding: &Binding, world: &World, plugins: &Plugins, now: Timestamp) -> Vec<OldCopy> {
-    let (spec, status) = (binding.spec(), binding.status());
+    let spec = binding.spec();
     if spec.graceful_eviction_tasks.is_empty() {
         return Vec::new();
     }
-    let works: Vec<(&ClusterName, &Work)> = world
-        .works
-        .iter()
-        .filter(|(_, work)| is_of(work, binding))
-        .map(|(key, work)| (&key.cluster, &**work))
-        .collect();
-    let own = |(cluster, work): &(&ClusterName, &Work)| {
-        spec.target(&cluster.0)
-            .is_some_and(|target| runs_own_replicas(work, target.replicas))
-            .then(|| (*cluster).clone())
-    };
-    let left = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.as_str());
-    let named = spec.clusters.iter().map(|target| target.name.as_str()).chain(left).map(ClusterName::from);
-    let not_ready = not_ready(named, |name| world.clusters.get(name).cloned());
-    let (copies, own_replicas) =
-        (works.iter().map(|(cluster, _)| (*cluster).clone()).collect(), works.iter().filter_map(own).collect());
-    let is_gone = |preemptor: &BindingKey| {
-        graceful_eviction::has_given_up(world.bindings.get(preemptor).map(|preemptor| (&**preemptor).into()))
-    };
-    let gone_preemptors =
-        spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor).filter(is_gone).collect();
+    let works = world.works.iter().filter(|(_, work)| is_of(work, binding));
+    let works = works.map(|(key, work)| (key.cluster.clone(), &**work));
+    let cluster = |name: &ClusterName| world.clusters.get(name).cloned();
+    let all = Snapshot::new(binding.clone(), works, cluster, |key| world.bindings.get(key).cloned());
     let waiting = spec.graceful_eviction_tasks.iter().filter_map(|task| {
         let since = task.creation_timestamp.as_ref()?.0;
-        let one = ResourceBindingSpec { graceful_eviction_tasks: vec![task.clone()], ..spec.clone() };
-        let seen = Seen {
-            about: binding.reference(),
-            metadata: binding.metadata(),
-            spec: &one,
-            scheduler_observed: status.map_or(0, |status| status.scheduler_observed_generation),
-            status: status.map_or(&[], |status| &status.aggregated_status),
-            history: &[],
-            not_ready: &not_ready,
-            copies: &copies,
-            own_replicas: &own_replicas,
-            gone_preemptors: &gone_preemptors,
-            plugins,
-            stale_pending: false,
-        };
-        let decision = graceful_eviction::decide(&seen, now);
+        let mut one = all.clone();
+        one.binding.spec_mut().graceful_eviction_tasks = vec![task.clone()];
+        let decision = graceful_eviction::decide(&one, plugins, now);
         // What ends now is on its way.
         if !decision.cleared.is_empty() {
             return None;

@@ -4,12 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
     JsonText,
-    conditions::TRUE,
     policy::PurgeMode,
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster},
 };
-use ironclad_failover::graceful_eviction;
-use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, eviction_task, targets};
+use ironclad_failover::graceful_eviction::{self, Snapshot};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, count::count, targets};
 use ironclad_scheduling::{self as scheduling, question_of};
 use serde_json::json;
 
@@ -260,33 +259,12 @@ impl Plan<'_> {
         if spec.graceful_eviction_tasks.is_empty() {
             return;
         }
-        let named =
-            spec.clusters.iter().map(|t| &t.name).chain(spec.graceful_eviction_tasks.iter().map(|t| &t.from_cluster));
-        let is_ready =
-            |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
-        let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
-        let (status, copies) = (binding.status(), self.copies(&binding));
-        let is_gone = |preemptor: &BindingKey| {
-            let preemptor = self.fleet.world.bindings.get(preemptor);
-            graceful_eviction::has_given_up(preemptor.map(|preemptor| (&**preemptor).into()))
-        };
-        let preemptors = spec.graceful_eviction_tasks.iter().filter_map(eviction_task::preemptor);
-        let gone_preemptors = preemptors.filter(is_gone).collect();
-        let seen = graceful_eviction::Seen {
-            about: binding.reference(),
-            metadata: binding.metadata(),
-            spec,
-            scheduler_observed: status.map_or(0, |s| s.scheduler_observed_generation),
-            status: status.map_or(&[], |s| &s.aggregated_status),
-            history: status.map_or(&[], |s| &s.failover_history),
-            not_ready: &not_ready,
-            copies: &copies,
-            own_replicas: &BTreeSet::new(),
-            gone_preemptors: &gone_preemptors,
-            plugins: &self.options.flags.evict_plugins,
-            stale_pending: false,
-        };
-        let decision = graceful_eviction::decide(&seen, self.wall());
+        let world = &self.fleet.world;
+        let cluster = |name: &ClusterName| world.clusters.get(name).cloned();
+        let preemptor = |key: &BindingKey| world.bindings.get(key).cloned();
+        let seen = Snapshot::new(binding.clone(), [], cluster, preemptor);
+        let seen = Snapshot { copies: self.copies(&binding), ..seen };
+        let decision = graceful_eviction::decide(&seen, &self.options.flags.evict_plugins, self.wall());
         if let Some(at) = decision.next {
             self.timers.insert((self.until(at), Due::Assess(key.clone())));
         }

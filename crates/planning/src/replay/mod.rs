@@ -20,6 +20,7 @@ use ironclad_propagation::{
     policy_match::Policy,
     skipped_resources::Skipped,
 };
+use ironclad_scheduling::estimator::Workload;
 use jiff::Timestamp;
 
 use crate::{
@@ -242,6 +243,13 @@ impl<'a> Replay<'a> {
         change(Arc::make_mut(cluster));
         if let Some(state) = &mut self.scheduler {
             state.capacity.cluster(name, Some(&before), Some(cluster));
+        }
+    }
+
+    /// Counts pods of a workload in a cluster no more for the schedules that follow, where its nodes are known.
+    pub(crate) fn forget_pods(&mut self, cluster: &ClusterName, workload: Workload, pods: i64) {
+        if let Some(state) = &mut self.scheduler {
+            state.capacity.forget_pods(cluster, workload, pods);
         }
     }
 

@@ -216,6 +216,14 @@ impl Capacity {
         self.took(cluster, changes);
     }
 
+    /// Counts pods of a workload in a cluster no more, as if they were gone, if the account is kept by node.
+    pub fn forget_pods(&mut self, cluster: &ClusterName, workload: Workload, pods: i64) {
+        if let Some(index) = self.index(cluster) {
+            index.forget(workload, pods);
+            self.took(cluster, true);
+        }
+    }
+
     /// Records a ResourceQuota of a cluster that was added, changed or (`None`) removed.
     pub fn quota(&mut self, cluster: &ClusterName, namespace: &str, name: &str, quota: Option<Quota>) {
         let changes = self.index(cluster).is_some_and(|index| index.quota(namespace, name, quota));

@@ -369,6 +369,27 @@ impl Index {
         std::mem::take(&mut self.freed) || grew
     }
 
+    /// Counts up to this many pods of a workload no more, as if they were gone: those that wait for a node first.
+    pub fn forget(&mut self, workload: Workload, pods: i64) {
+        let mut rest = usize::try_from(pods).unwrap_or(0);
+        let is_pod = |waiting: &Waiting| waiting.workload == workload && waiting.namespace.is_empty();
+        let waiting = self.waiting.iter().filter(|(_, waiting)| is_pod(waiting)).map(|(key, _)| key.clone());
+        let waiting: Vec<Arc<str>> = waiting.take(rest).collect();
+        rest -= waiting.len();
+        let placed = self.pods.of(workload).flat_map(|(at, request, pods)| {
+            std::iter::repeat_n((at, request.clone()), usize::try_from(pods).unwrap_or(0))
+        });
+        let placed: Vec<(usize, Units)> = placed.take(rest).collect();
+        let mut changed: Vec<usize> = waiting.iter().flat_map(|key| self.withdraw(key)).collect();
+        for (at, request) in &placed {
+            self.pods.remove(workload, *at, request);
+            self.change_at(*at, |slot| slot.requested.remove(request, 1));
+            changed.push(*at);
+        }
+        (0..waiting.len() + placed.len()).for_each(|_| self.pods.depart(workload));
+        changed.into_iter().for_each(|at| self.settle(at));
+    }
+
     /// Pods of a workload that exist and are not being deleted.
     #[must_use]
     pub fn arrived(&self, workload: Workload) -> i64 {

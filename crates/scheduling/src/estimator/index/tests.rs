@@ -58,6 +58,24 @@ fn answer_is_the_sum_over_nodes() {
 }
 
 #[test]
+fn pods_that_are_forgotten_free_what_they_hold() {
+    let web = Workload::new("Deployment", "shop", "web");
+    let of = |node: &str| Pod { workload: web, is_replica: true, ..pod(node, 1_000) };
+    let waiting = Some(Box::new(("shop/web-3".to_owned(), Claim::default())));
+    let all = [of("a"), of("a"), of("b"), Pod { waiting, ..of("") }, pod("b", 3_000)];
+    for (forgotten, fits, arrived) in [(0, 1, 4), (1, 2, 3), (2, 3, 2), (4, 5, 0), (9, 5, 0)] {
+        let mut index = Index::default();
+        index.node("a", Some(node(4_000, 8, 10)));
+        index.node("b", Some(node(4_000, 8, 10)));
+        for pod in &all {
+            index.pod(None, Some(pod));
+        }
+        index.forget(web, forgotten);
+        assert_eq!((index.fits(&cores("1")), index.arrived(web)), (fits, arrived), "{forgotten} are forgotten");
+    }
+}
+
+#[test]
 fn claims_and_quotas_limit_the_answer() {
     let mut index = Index::default();
     let with = |labels: Value, unschedulable| Node {

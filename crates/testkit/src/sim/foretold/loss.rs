@@ -72,8 +72,14 @@ pub(super) async fn check(seed: u64, trace: &Trace) -> anyhow::Result<Met> {
     let scheduling = before.settings.scheduler.clone();
     let flags = Flags { scheduler: scheduling.clone(), ..failover };
     let every = flags.health.status_update_frequency;
-    let options =
-        Options { flags, scheduling, modelling: before.settings.modelling(), horizon: FOLLOWED, ..Options::default() };
+    let options = Options {
+        flags,
+        scheduling,
+        modelling: before.settings.modelling(),
+        horizon: FOLLOWED,
+        nodes: before.nodes.clone(),
+        ..Options::default()
+    };
     let now = runner.world.clock().wall_seconds();
     let found = plan_failover(&before.world, &fault.script, &options, now);
 

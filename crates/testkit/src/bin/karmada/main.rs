@@ -3,7 +3,7 @@
 mod bed;
 mod suite;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
@@ -31,7 +31,18 @@ struct Args {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
+    match run_until_signalled().await {
+        Ok(()) => ExitCode::SUCCESS,
+        // Printed rather than returned: a backtrace does not help with a failed spec.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run_until_signalled() -> anyhow::Result<()> {
     // The provider can be set only once; an earlier call set the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let args = Args::parse();

@@ -10,6 +10,7 @@ mod codegen;
 mod fuzz;
 #[cfg(test)]
 mod guard;
+mod karmada;
 mod kept;
 mod kubernetes;
 mod licences;
@@ -44,6 +45,8 @@ enum Task {
     Bench(programs::Bench),
     /// Run the simulation.
     Sim(programs::Sim),
+    /// Build Karmada's own end-to-end suite from a checkout, and run it against the product on real kube-apiservers.
+    Karmada(karmada::Args),
     /// Build kube-apiserver, kubectl, etcd and the others, unless they are in the cache, and print their folder.
     Kubernetes,
     /// Build the programs of tools/clients, unless they are in the cache, and print the path.
@@ -80,6 +83,7 @@ fn run() -> anyhow::Result<()> {
         Task::Test(arguments) => test::run(&root, &arguments),
         Task::Bench(arguments) => programs::bench(&root, &arguments),
         Task::Sim(arguments) => programs::sim(&root, &arguments),
+        Task::Karmada(arguments) => karmada::run(&root, &arguments),
         Task::Kubernetes => kubernetes::ensure(&root).map(|folder| println!("{}", folder.display())),
         Task::Clients => {
             let program = kubernetes::clients(&root)?.ok_or_else(|| anyhow::anyhow!(kubernetes::GO_IS_MISSING))?;

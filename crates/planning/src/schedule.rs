@@ -14,8 +14,8 @@ use ironclad_fleet::{
     Because, Binding, BindingKey, BindingRef, ClusterName, Clusters, World, because::schedule::Reason,
 };
 use ironclad_scheduling::{
-    self as scheduling, Available, Capacity, Options, Peers, Seen, capacity::Modelling, deschedule, estimator::Index,
-    question_of,
+    self as scheduling, Available, Capacity, Options, Peers, Seen, Since, capacity::Modelling, deschedule,
+    estimator::Index, question_of,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -154,7 +154,7 @@ impl State {
             available: &self.available,
             capacity: &self.capacity,
             options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers: self.peers.as_ref(),
             index: None,

@@ -192,7 +192,8 @@ pub fn of_quota(quota: &FederatedResourceQuota, effects: &[quota::Effect]) -> Ve
     };
     let collected = aggregates("aggregatedStatus")
         .then(|| Event::normal(about.clone(), AGGREGATE_STATUS_SUCCEED, format!("Collect status of {name} succeed.")));
-    let overall = aggregates("overallUsed").then(|| {
+    // A new limit is compared with what is used, which may be nothing and so no change.
+    let overall = ["overall", "overallUsed"].into_iter().any(aggregates).then(|| {
         Event::normal(about, COLLECT_OVERALL_STATUS_SUCCEED, format!("Collect overall status of {name} succeed."))
     });
     synced.into_iter().chain(collected).chain(overall).collect()
@@ -274,6 +275,7 @@ mod tests {
             ("one of them is not", vec![delete(), fails()], vec![]),
             ("the clusters report", vec![status("aggregatedStatus")], vec![collected]),
             ("usage changes", vec![status("overallUsed")], vec![overall]),
+            ("the limit changes", vec![status("overall")], vec![overall]),
             ("nothing changes", vec![], vec![]),
         ] {
             assert_eq!(texts(&of_quota(&quota, &effects)), want, "{name}");

@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        self as scheduling, Available, Capacity, Seen, available_replicas,
+        self as scheduling, Available, Capacity, Seen, Since, available_replicas,
         capacity::Modelling,
         estimator::{Claim, Node, Pod, Workload},
         preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
@@ -340,7 +340,7 @@ mod tests {
                 available: &Available::new(),
                 capacity: &capacity,
                 options: &options,
-                api_appeared: false,
+                since: Since::default(),
                 preempting: Some(Preempting {
                     placed: &running,
                     preemptors: &preemptors,

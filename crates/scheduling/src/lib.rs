@@ -56,4 +56,4 @@ pub use peers::Peers;
 pub use plugin::{CycleEvent, Plugin, Step};
 pub use plugins::Plugins;
 pub use priority::priority;
-pub use seen::{Available, Seen};
+pub use seen::{Available, Seen, Since};

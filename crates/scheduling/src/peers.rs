@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Available, Capacity, Decision, Options, Seen, decide,
+        Available, Capacity, Decision, Options, Seen, Since, decide,
         testkit::{at, binding, clusters, duplicated, targets},
     };
 
@@ -216,7 +216,7 @@ mod tests {
             available: &available,
             capacity: &capacity,
             options: &options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers,
             index: None,

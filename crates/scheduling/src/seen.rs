@@ -89,9 +89,8 @@ pub struct Seen<'a> {
     pub capacity: &'a Capacity,
     /// Flags and gates.
     pub options: &'a Options,
-    /// True if a cluster that did not serve the binding's kind serves it since the last cycle
-    /// ([`crate::trigger::api_appears`]).
-    pub api_appeared: bool,
+    /// Changes since the last cycle that the snapshot does not show.
+    pub since: Since,
     /// Input of a preemption; `None` if this decision preempts nobody.
     pub preempting: Option<Preempting<'a>>,
     /// Groups of workloads; `None` if gate `WorkloadAffinity` is off.
@@ -99,6 +98,23 @@ pub struct Seen<'a> {
     /// Index of the same clusters. The decision is the same without it, but reads every cluster and gives a reason for
     /// and against each.
     pub index: Option<&'a Index>,
+}
+
+/// Changes of clusters since the last cycle of a binding ([`crate::trigger::since`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Since {
+    /// A cluster that did not serve the binding's kind serves it.
+    pub api_appeared: bool,
+    /// Labels changed while the binding is in a later affinity group than the first.
+    pub relabelled: bool,
+}
+
+impl Since {
+    /// Both changes.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { api_appeared: self.api_appeared || other.api_appeared, relabelled: self.relabelled || other.relabelled }
+    }
 }
 
 /// Input of a decision on preemption beside the snapshot of the cycle.

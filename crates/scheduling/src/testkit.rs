@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use ironclad_fleet::{BindingRef, Clusters, StatusPart};
 use serde_json::Value;
 
-use crate::{Available, Candidate, Capacity, Decision, Effect, Index, Options, Seen, decide};
+use crate::{Available, Candidate, Capacity, Decision, Effect, Index, Options, Seen, Since, decide};
 
 /// Feasible cluster with this score and capacity, and no assigned replicas.
 pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
@@ -194,7 +194,7 @@ pub(crate) fn decide_in(
             available,
             capacity: &capacity,
             options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers: None,
             index: None,

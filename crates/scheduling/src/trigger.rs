@@ -18,7 +18,7 @@ use ironclad_fleet::{BindingRef, ClusterName, affinity, because::schedule::Reaso
 use jiff::Timestamp;
 
 use crate::{
-    Capacity, Options, Seen,
+    Capacity, Options, Seen, Since,
     cycle::{available_replicas, component_targets},
     filter::Filter,
     groups,
@@ -84,7 +84,7 @@ pub fn schedule_decision(seen: &Seen<'_>) -> ScheduleDecision {
     if binding.reschedule_required() {
         return ScheduleDecision::Schedule(Reason::RescheduleRequested);
     }
-    if seen.api_appeared {
+    if seen.since.api_appeared {
         return ScheduleDecision::Schedule(Reason::ApiAppeared);
     }
     if follows_fleet(spec, placement) {
@@ -222,17 +222,30 @@ pub fn concerns(binding: BindingRef<'_>, cluster: &Cluster, options: &Options) -
     lags || chooses(placement, binding.observed_group(), cluster)
 }
 
+/// Returns what a change of a cluster means for the next cycle of a binding that it enqueues.
+#[must_use]
+pub fn since(binding: BindingRef<'_>, old: Option<&Cluster>, new: Option<&Cluster>) -> Since {
+    let (Some(old), Some(new)) = (old, new) else { return Since::default() };
+    Since { api_appeared: api_appears(binding, old, new), relabelled: relabels(binding, old, new) }
+}
+
 /// Returns true if the cluster did not serve the kind of the binding's template, does now, and is no target. A divided
 /// binding that was scheduled before counts the cluster then: a CustomResourceDefinition and its objects are often
 /// applied together, and members report their kinds one after the other (specification/scheduling.md 2.2).
-#[must_use]
-pub fn api_appears(binding: BindingRef<'_>, old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else { return false };
+fn api_appears(binding: BindingRef<'_>, old: &Cluster, new: &Cluster) -> bool {
     let spec = binding.spec();
     let serves = |cluster: &Cluster| cluster.api_enablement(&spec.resource.api_version, &spec.resource.kind);
     spec.target(new.metadata.name.as_deref().unwrap_or_default()).is_none()
         && serves(old) == ApiEnablement::Disabled
         && serves(new) == ApiEnablement::Enabled
+}
+
+/// Returns true if labels changed while the binding is in a later affinity group. It stays there until it is asked to
+/// return, and who is about to ask waits for the sign that the scheduler knows the labels (specification/scheduling.md
+/// 16.26).
+fn relabels(binding: BindingRef<'_>, old: &Cluster, new: &Cluster) -> bool {
+    let groups = binding.spec().placement.as_ref().map_or(&[][..], |placement| &placement.cluster_affinities);
+    groups::observed(groups, binding.observed_group()) > 0 && old.metadata.labels != new.metadata.labels
 }
 
 fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bool {

@@ -3,6 +3,7 @@
 pub mod binary;
 pub mod differential;
 pub mod eviction_rate;
+pub mod karmada;
 mod numbers;
 pub mod real;
 pub mod scenario;

@@ -43,6 +43,12 @@ pub(crate) fn find_or_build(root: &Path) -> anyhow::Result<Programs> {
     Ok(Programs::At(folder))
 }
 
+/// Fails with the remedy if Go is missing.
+pub(crate) fn ensure_go() -> anyhow::Result<()> {
+    ensure!(go_is_there(), GO_IS_MISSING);
+    Ok(())
+}
+
 fn go_is_there() -> bool {
     Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
@@ -73,7 +79,7 @@ pub(crate) fn older_kubectl(root: &Path, minor: &str) -> anyhow::Result<PathBuf>
     let inputs = location::fingerprint(&module, &location::files(&module)?, FLAGS)?;
     let folder = location::cache()?.join(format!("kubectl-{minor}-{inputs}"));
     if !folder.join(PROGRAM).is_file() {
-        ensure!(go_is_there(), GO_IS_MISSING);
+        ensure_go()?;
         once(&folder, &[PROGRAM], |unfinished| {
             eprintln!("building kubectl of {minor} into {}", folder.display());
             // Named after its folder by default.
@@ -88,7 +94,7 @@ pub(crate) fn older_kubectl(root: &Path, minor: &str) -> anyhow::Result<PathBuf>
 pub(crate) fn oldest(root: &Path) -> anyhow::Result<PathBuf> {
     let program = location::oldest(root)?;
     if !program.is_file() {
-        ensure!(go_is_there(), GO_IS_MISSING);
+        ensure_go()?;
         let module = root.join("tools/kubernetes/oldest");
         let version = Version::of(&fs::read_to_string(module.join("go.mod"))?)?;
         let folder = program.parent().context("the program is in a folder")?;

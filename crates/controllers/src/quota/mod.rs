@@ -15,7 +15,7 @@ use ironclad_propagation::{
     new_ids::NewIds,
     quota::{self, Effect, Seen, usage},
     success,
-    wakes::quota::{Accounting, records_decisions},
+    wakes::quota::{Accounting, counts_again, records_decisions},
 };
 use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer};
 use ironclad_seam::Seam;
@@ -161,10 +161,11 @@ impl Reconciler for QuotaController {
 }
 
 impl QuotaController {
-    /// A deleted binding gives its usage back.
     fn on_binding(&self, change: &Change<ResourceBinding>) {
-        if let (Some(old), None) = (&change.old, &change.new) {
-            self.count_later(&old.namespace().unwrap_or_default());
+        if counts_again(change.old.as_deref(), change.new.as_deref())
+            && let Some(binding) = change.new.as_ref().or(change.old.as_ref())
+        {
+            self.count_later(&binding.namespace().unwrap_or_default());
         }
     }
 

@@ -7,7 +7,12 @@ mod observe;
 mod preemption;
 mod waiting;
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ironclad_api::{cluster::Cluster, policy::FederatedResourceQuota};
 use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName, gates::Gate};
@@ -15,9 +20,9 @@ use ironclad_planning::leader::QueuedBinding;
 use ironclad_propagation::quota::usage;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, QueuedState};
 use ironclad_scheduling::{
-    self as scheduling, Available, Decision, Interests, capacity,
+    self as scheduling, Available, Decision, Interests, Since, capacity,
     preempt::{Mode, may_preempt},
-    trigger::{Wakes, api_appears, concerns, is_unsettled, may_help, wakes},
+    trigger::{self, Wakes, concerns, is_unsettled, may_help, wakes},
     wakes::Wake,
 };
 use ironclad_seam::{Seam, Tasks};
@@ -66,8 +71,8 @@ struct Scheduler {
     waiting: Arc<Mutex<Waiting>>,
     /// Bindings by the affinities that select their clusters.
     interests: Mutex<Interests>,
-    /// Bindings for whose kind a cluster serves the API since their last cycle.
-    api_appeared: Mutex<BTreeSet<Key>>,
+    /// Changes of clusters since the last cycles of bindings.
+    since: Mutex<BTreeMap<Key, Since>>,
     observer: Observer,
     applier: Applier,
     preemption: Arc<Preemption>,
@@ -96,7 +101,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         cycle: sync::Mutex::new(()),
         waiting: metrics.waiting(),
         interests: Mutex::default(),
-        api_appeared: Mutex::default(),
+        since: Mutex::default(),
         observer: Observer::new(setup),
         applier: Applier::new(setup, preemption.clone()),
         preemption,
@@ -138,9 +143,9 @@ impl Reconciler for Scheduler {
         self.waiting.lock().leave(key);
         let remote = self.ask_estimators(key).await;
         let cycle = self.cycle.lock().await;
-        let api_appeared = self.api_appeared.lock().contains(key);
+        let since = self.since.lock().get(key).copied().unwrap_or_default();
         let Some(binding) = self.observer.binding(key) else {
-            self.api_appeared.lock().remove(key);
+            self.since.lock().remove(key);
             return Ok(Next::Forget);
         };
         self.capacity.expire();
@@ -154,7 +159,7 @@ impl Reconciler for Scheduler {
             let preempting = preemption.as_ref().map(|read| read.preempting(over_quota.as_deref()));
             let (options, peers) = (self.capacity.options(), self.groups.read());
             let observed = self.observer.observe(available);
-            let seen = observed.seen(&binding, &capacity, options, api_appeared, preempting, peers.as_deref());
+            let seen = observed.seen(&binding, &capacity, options, since, preempting, peers.as_deref());
             scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
         };
         let assumed = decision.result().map(|targets| self.capacity.assume(binding.view(), targets));
@@ -167,8 +172,8 @@ impl Reconciler for Scheduler {
         let over_quota = applied.as_ref().ok().and_then(|applied| applied.over_quota.clone());
         let outcome = applied.map(|applied| applied.next);
         self.groups.assigned(binding.view());
-        if api_appeared && outcome.is_ok() {
-            self.api_appeared.lock().remove(key);
+        if since != Since::default() && outcome.is_ok() {
+            self.since.lock().remove(key);
         }
         attempt.ended(decision.attempt(), outcome.is_ok());
         self.note_failure(key, binding.view(), &decision, outcome.is_ok());
@@ -211,11 +216,11 @@ impl Scheduler {
             return Vec::new();
         }
         let Some(binding) = self.observer.binding(key) else { return Vec::new() };
-        let api_appeared = self.api_appeared.lock().contains(key);
+        let since = self.since.lock().get(key).copied().unwrap_or_default();
         let calls = {
             let capacity = self.capacity.lock();
             let observed = self.observer.observe(Available::new());
-            let seen = observed.seen(&binding, &capacity, self.capacity.options(), api_appeared, None, None);
+            let seen = observed.seen(&binding, &capacity, self.capacity.options(), since, None, None);
             self.estimates.calls_for(&seen)
         };
         self.estimates.ask(binding.spec(), calls).await
@@ -375,8 +380,11 @@ impl Scheduler {
             if waits && !may_help(view, old, new, options, now) {
                 continue;
             }
-            if api_appears(view, old, new) {
-                self.api_appeared.lock().insert(key.clone());
+            let since = trigger::since(view, old, new);
+            if since != Since::default() {
+                let mut all = self.since.lock();
+                let one = all.entry(key.clone()).or_default();
+                *one = one.and(since);
             }
             self.enqueue(key, Incoming::ClusterChanged, Cause::Replay);
         }

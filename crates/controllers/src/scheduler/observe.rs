@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_fleet::{Binding, Clusters};
 use ironclad_runtime::Key;
-use ironclad_scheduling::{Available, Capacity, Index, Options, Peers, Seen, preempt::Preempting};
+use ironclad_scheduling::{Available, Capacity, Index, Options, Peers, Seen, Since, preempt::Preempting};
 use parking_lot::RwLockReadGuard;
 
 use super::apply::logs_reasons;
@@ -33,7 +33,7 @@ impl Observed<'_> {
         binding: &'a Binding,
         capacity: &'a Capacity,
         options: &'a Options,
-        api_appeared: bool,
+        since: Since,
         preempting: Option<Preempting<'a>>,
         peers: Option<&'a Peers>,
     ) -> Seen<'a> {
@@ -43,7 +43,7 @@ impl Observed<'_> {
             available: &self.available,
             capacity,
             options,
-            api_appeared,
+            since,
             preempting,
             peers,
             index: self.index.as_deref(),

@@ -7,9 +7,9 @@ pub mod wait_list;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{
-    ResourceList, StringMap, annotations, conditions, events, labels,
+    Quantity, ResourceList, StringMap, annotations, conditions, events, labels,
     policy::{ClusterQuotaStatus, FederatedResourceQuota},
-    quantity,
+    quantity::{self, Amount},
     work::{ObjectReference, Work},
 };
 use ironclad_fleet::{Because, ClusterName, Event, Plan, StatusPart, WorkKey, because::propagation::Reason};
@@ -180,6 +180,14 @@ fn correction<'a>(overall: &Overall<'a>, quota: &FederatedResourceQuota) -> Opti
     (!usage::same(taken, &booked(quota))).then_some((taken, wait))
 }
 
+/// The counted usage without resources that nothing asks for and that were never booked, as admission books them.
+fn without_unasked(taken: &ResourceList, booked: &ResourceList) -> ResourceList {
+    let asked = |(key, used): &(&String, &Quantity)| {
+        booked.contains_key(*key) || Amount::try_from(*used).ok() != Some(Amount::ZERO)
+    };
+    taken.iter().filter(asked).map(|(key, used)| (key.clone(), used.clone())).collect()
+}
+
 /// The usage that admission booked.
 #[must_use]
 pub fn booked(quota: &FederatedResourceQuota) -> ResourceList {
@@ -218,7 +226,8 @@ fn status(seen: &Seen<'_>, works: &[&Arc<Work>], quota: &FederatedResourceQuota)
             Some(used)
         }
         Overall::Counted { .. } | Overall::Booked => {
-            correction(&seen.overall, quota).filter(|(_, wait)| wait.is_zero()).map(|(taken, _)| taken.clone())
+            let corrected = correction(&seen.overall, quota).filter(|(_, wait)| wait.is_zero());
+            corrected.map(|(taken, _)| without_unasked(taken, &booked(quota)))
         }
     };
     fields.insert("overall".to_owned(), json!(quota.spec.overall));
@@ -371,6 +380,20 @@ mod tests {
             let overall = Overall::Counted { taken: &count("5"), steady: ms(0) };
             let want = status_of(json!({"overallUsed": {"cpu": "5"}}));
             assert_eq!(with(Some(&quota), &[], overall), [want], "{name}");
+        }
+        for (name, used, want) in [
+            ("nobody asks for memory", json!({"cpu": "10"}), json!({"cpu": "5"})),
+            ("what was asked for is freed", json!({"cpu": "10", "memory": "1Gi"}), json!({"cpu": "5", "memory": "0"})),
+        ] {
+            let booked = patched(
+                &quota(&[]),
+                &json!({"spec": {"overall": {"memory": "1Gi"}},
+                    "status": {"overall": {"cpu": "20", "memory": "1Gi"}, "overallUsed": used}}),
+            );
+            let taken: ResourceList = serde_json::from_value(json!({"cpu": "5", "memory": "0"})).unwrap();
+            let effects = with(Some(&booked), &[], Overall::Counted { taken: &taken, steady: COUNT_SETTLES });
+            let [Effect::Status(part)] = effects.as_slice() else { panic!("{name}: {effects:?}") };
+            assert_eq!(part.fields["overallUsed"], want, "{name}");
         }
         let fresh = quota(&[]);
         let want = status_of(json!({"overall": {"cpu": "20"}}));

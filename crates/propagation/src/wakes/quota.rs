@@ -1,9 +1,12 @@
 //! Wake rules of the quota controller, and the choice of how it accounts for usage.
 
 use ironclad_api::{
-    ResourceList,
+    ResourceList, conditions,
     policy::{FederatedResourceQuota, OverridePolicy},
+    reasons::binding::QUOTA_EXCEEDED,
+    work::ResourceBinding,
 };
+use ironclad_fleet::BindingRef;
 
 use crate::{overrides, quota::Overall};
 
@@ -47,6 +50,20 @@ impl Accounting {
             (Some(old), Some(new)) if self.enforced => without_booked(old) != without_booked(new),
             _ => true,
         }
+    }
+}
+
+/// Returns true if a change of a binding has the usage of its namespace counted again: a deleted one gives its usage
+/// back, and one that a quota refused may be refused for what was booked for a write that was not made.
+#[must_use]
+pub fn counts_again(old: Option<&ResourceBinding>, new: Option<&ResourceBinding>) -> bool {
+    let refused = |binding: &ResourceBinding| {
+        let scheduled = BindingRef::from(binding).scheduled().map(|condition| (&*condition.status, &*condition.reason));
+        scheduled == Some((conditions::FALSE, QUOTA_EXCEEDED))
+    };
+    match (old, new) {
+        (old, Some(new)) => refused(new) && !old.is_some_and(refused),
+        (old, None) => old.is_some(),
     }
 }
 
@@ -102,6 +119,31 @@ mod tests {
             ("deleted", BOOKED, Some(&base), None, true),
         ] {
             assert_eq!(accounting.quota(old, new), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn deleted_and_refused_bindings_have_usage_counted_again() {
+        let with = |status: &str, reason: &str| -> ResourceBinding {
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "namespace": "n"},
+                "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+                "status": {"conditions": [{"type": "Scheduled", "status": status, "reason": reason, "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+            }))
+            .unwrap()
+        };
+        let (placed, refused) = (with("True", "Success"), with("False", "QuotaExceeded"));
+        for (name, old, new, want) in [
+            ("deleted", Some(&placed), None, true),
+            ("refused by a quota", Some(&placed), Some(&refused), true),
+            ("refused as long as it is known", None, Some(&refused), true),
+            ("still refused", Some(&refused), Some(&refused), false),
+            ("not any more", Some(&refused), Some(&placed), false),
+            ("no cluster fits", Some(&placed), Some(&with("False", "NoClusterFit")), false),
+            ("placed", None, Some(&placed), false),
+        ] {
+            assert_eq!(counts_again(old, new), want, "{name}");
         }
     }
 

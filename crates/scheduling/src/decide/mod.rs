@@ -259,9 +259,12 @@ fn succeed(seen: &Seen<'_>, found: &ScheduleResult, failed: &[GroupFailure], now
     if let Some(group) = found.group.as_deref().filter(|group| *group != binding.observed_group()) {
         part.fields.insert("schedulerObservingAffinityName".into(), group.into());
     }
-    let scheduled_now = changed || flipped || binding.reschedule_required();
     let at = answered_at(binding, now);
-    if scheduled_now && binding.last_scheduled() != Some(at) {
+    let dated = match changed || flipped || binding.reschedule_required() {
+        true => binding.last_scheduled() != Some(at),
+        false => binding.last_scheduled() < Some(at) && seen.since.relabelled,
+    };
+    if dated {
         part.fields.insert("lastScheduledTime".into(), json!(Time(at)));
     }
     part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, generation, now));

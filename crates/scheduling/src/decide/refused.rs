@@ -2,17 +2,27 @@
 
 use ironclad_api::{
     conditions::{FALSE, TRUE},
+    events::APPLY_POLICY_FAILED,
     reasons::binding::{QUOTA_EXCEEDED, SCHEDULER_ERROR, SUCCESS},
 };
-use ironclad_fleet::{BindingRef, Plan, StatusPart, because::schedule::Reason};
+use ironclad_fleet::{BindingRef, Event, Plan, StatusPart, because::schedule::Reason};
 use jiff::Timestamp;
 
-use super::{Effect, failed_events, preemption, scheduled, success_message};
+use super::{EVENT_MAX, Effect, cut, failed_events, preemption, scheduled, success_message};
 
 /// Condition and event of a result that was rejected permanently; nothing if both are already recorded. `error` is the
 /// server's message; the result stays unchanged. A nomination of the binding ends: the capacity would be held in vain
 /// (specification/scheduling.md 15.7).
 pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
+    report(binding, error, failed_events(binding, error), now)
+}
+
+fn report(
+    binding: BindingRef<'_>,
+    error: &str,
+    events: impl IntoIterator<Item = Effect>,
+    now: Timestamp,
+) -> Plan<Effect> {
     let reason = if is_over_quota(error) { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
     let mut plan = Plan::default();
     plan.note(Reason::SchedulerError { error: error.to_owned() }.into());
@@ -25,7 +35,7 @@ pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Eff
         plan.effects.push(Effect::Status(part));
     }
     if is_new {
-        plan.effects.extend(failed_events(binding, error));
+        plan.effects.extend(events);
     }
     if was_nominated {
         plan.effects.extend(preemption::failed(binding, error));
@@ -36,10 +46,14 @@ pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Eff
 /// Beginning of the message if a quota refused the change of a binding that a change of its template asked for.
 const TEMPLATE_REFUSED: &str = "the change of the template is not taken over: ";
 
-/// Condition and events of a change of the template that a quota refused. The binding keeps its requests and clusters,
-/// and members keep the last copies.
+/// Condition and event of a change of the template that a quota refused. The binding keeps its requests and clusters,
+/// and members keep the last copies. As nothing was to be scheduled, the event is that of a policy that is not applied
+/// (specification/propagation.md 5.3).
 pub fn template_refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
-    refused(binding, &format!("{TEMPLATE_REFUSED}{error}"), now)
+    let message = format!("{TEMPLATE_REFUSED}{error}");
+    let about = binding.spec().resource.clone();
+    let event = Event::warning(about, APPLY_POLICY_FAILED, cut(&message, EVENT_MAX));
+    report(binding, &message, [Effect::Event(event)], now)
 }
 
 /// Condition once the template asks for what the binding has again; nothing unless [`template_refused`] was recorded
@@ -136,23 +150,26 @@ mod tests {
         let mut binding = binding("web", 5, &[("m1", 5)]);
         binding.metadata.generation = Some(3);
         let apply = |binding: &mut ironclad_api::work::ResourceBinding, plan: Plan<Effect>| {
-            for effect in &plan.effects {
-                if let Effect::Status(part) = effect {
-                    binding.status.get_or_insert_default().conditions = part.conditions.clone();
+            let mut told = Vec::new();
+            for effect in plan.effects {
+                match effect {
+                    Effect::Status(part) => binding.status.get_or_insert_default().conditions = part.conditions,
+                    Effect::Event(event) => told.push(format!("{} {}", event.about.kind, event.reason)),
+                    other => panic!("{other:?}"),
                 }
             }
-            plan.effects.len()
+            told
         };
         binding.status.get_or_insert_default().scheduler_observed_generation = 3;
         assert!(template_accepted((&binding).into(), at(1)).is_quiet(), "nothing was refused");
         let plan = template_refused((&binding).into(), error, at(2));
-        assert_eq!(apply(&mut binding, plan), 3, "condition, and events of binding and template");
+        assert_eq!(apply(&mut binding, plan), ["Deployment ApplyPolicyFailed"], "nothing was to be scheduled");
         let scheduled = binding.status.as_ref().unwrap().conditions[0].clone();
         assert_eq!((scheduled.status.as_str(), scheduled.reason.as_str()), ("False", "QuotaExceeded"));
         assert_eq!(scheduled.message, format!("the change of the template is not taken over: {error}"));
         assert!(template_refused((&binding).into(), error, at(3)).is_quiet(), "reported once");
         let plan = template_accepted((&binding).into(), at(4));
-        assert_eq!(apply(&mut binding, plan), 1);
+        assert_eq!(apply(&mut binding, plan), [""; 0]);
         let scheduled = binding.status.as_ref().unwrap().conditions[0].clone();
         assert_eq!((scheduled.status.as_str(), scheduled.reason.as_str()), ("True", "Success"));
         assert!(template_accepted((&binding).into(), at(5)).is_quiet());

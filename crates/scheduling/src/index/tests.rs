@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    Available, Capacity, Decision, Options, Seen,
+    Available, Capacity, Decision, Options, Seen, Since,
     capacity::Modelling,
     decide,
     testkit::{
@@ -179,7 +179,7 @@ fn decision(
             available: &available,
             capacity,
             options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers: None,
             index,

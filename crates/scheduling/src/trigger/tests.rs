@@ -36,7 +36,7 @@ fn decision_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options
         available: &Available::new(),
         capacity: &Capacity::default(),
         options,
-        api_appeared: false,
+        since: Since::default(),
         preempting: None,
         peers: None,
         index: None,
@@ -269,7 +269,7 @@ fn replica_changes() {
             available: &Available::new(),
             capacity: &Capacity::default(),
             options: &options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers: None,
             index: None,
@@ -294,7 +294,7 @@ fn changes_of_components() {
             available: &Available::new(),
             capacity: &Capacity::default(),
             options: &options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers: None,
             index: None,
@@ -363,8 +363,38 @@ fn api_that_a_member_gets_counts_for_bindings_that_do_not_run_there() {
         ("it joined", &elsewhere, None, Some(&serves), false),
         ("it is a target", &there, Some(&without), Some(&serves), false),
     ] {
-        assert_eq!(api_appears(binding.into(), old, new), want, "{name}");
+        let found = since(binding.into(), old, new);
+        assert_eq!(found, Since { api_appeared: want, relabelled: false }, "{name}");
     }
+}
+
+#[test]
+fn changed_labels_count_for_bindings_in_a_later_group() {
+    let labelled = |value: &str| {
+        let mut cluster = cluster("m1");
+        cluster.metadata.labels = Some([("tier".to_owned(), value.to_owned())].into());
+        cluster
+    };
+    let in_group = |name: &str| {
+        let groups = vec![group("p", &["m1"]), group("b", &["m2"])];
+        let mut binding = settled(Placement { cluster_affinities: groups, ..duplicated() }, 2, &[("m2", 2)]);
+        binding.status.get_or_insert_default().scheduler_observed_affinity_name = name.to_owned();
+        binding
+    };
+    let (gold, iron) = (labelled("gold"), labelled("iron"));
+    for (name, binding, old, new, want) in [
+        ("other labels", in_group("b"), Some(&gold), Some(&iron), true),
+        ("the same labels", in_group("b"), Some(&gold), Some(&gold), false),
+        ("it joined", in_group("b"), None, Some(&gold), false),
+        ("in the first group", in_group("p"), Some(&gold), Some(&iron), false),
+        ("without groups", settled(duplicated(), 2, &[("m2", 2)]), Some(&gold), Some(&iron), false),
+    ] {
+        let found = since((&binding).into(), old, new);
+        assert_eq!(found, Since { api_appeared: false, relabelled: want }, "{name}");
+    }
+    let both = Since { api_appeared: true, relabelled: true };
+    let (one, other) = (Since { relabelled: false, ..both }, Since { api_appeared: false, ..both });
+    assert_eq!((one.and(other), one.and(Since::default())), (both, one));
 }
 
 #[test]

@@ -14,7 +14,10 @@
 //! # }
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -33,7 +36,7 @@ pub use self::{
 use self::{
     cluster::{MemberRole, Role},
     etcd::{Etcd, Syncs},
-    process::Sweeper,
+    process::{Process, Spec, Sweeper},
 };
 
 mod bare;
@@ -81,7 +84,8 @@ impl Default for Config {
 /// A running environment. Dropping it kills every program by its process id and removes every file.
 #[derive(Debug)]
 pub struct RealEnv {
-    // Drop order: servers before their etcd, programs before the files that they write.
+    // Drop order: clients before servers, servers before their etcd, programs before the files that they write.
+    programs: Vec<Process>,
     plane: Option<Cluster>,
     members: Vec<Cluster>,
     etcd: Etcd,
@@ -125,7 +129,7 @@ impl RealEnv {
             .try_collect()
             .await?;
         let plane = config.plane.then(|| clusters.remove(0));
-        Ok(Self { plane, members: clusters, etcd, directory, _sweeper: sweeper, binaries })
+        Ok(Self { programs: Vec::new(), plane, members: clusters, etcd, directory, _sweeper: sweeper, binaries })
     }
 
     pub fn plane(&self) -> &Cluster {
@@ -146,6 +150,23 @@ impl RealEnv {
         Kubectl::new(&self.binaries, kubeconfig, self.directory.path())
     }
 
+    /// Starts another program, which ends with the environment. Its log, `NAME.log`, is in `directory`, which is its
+    /// home, too; one of an earlier run is replaced.
+    pub fn start_program<I: IntoIterator<Item: AsRef<OsStr>>>(
+        &mut self,
+        name: &str,
+        program: &Path,
+        arguments: I,
+        directory: &Path,
+    ) -> anyhow::Result<()> {
+        let arguments = arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
+        let log = directory.join(format!("{name}.log"));
+        std::fs::write(&log, "").with_context(|| log.display().to_string())?;
+        let (name, program, directory) = (name.to_owned(), program.to_owned(), directory.to_owned());
+        self.programs.push(Process::start(&Spec { name, program, arguments, directory })?);
+        Ok(())
+    }
+
     /// Directory for files of a test, removed with the environment.
     pub fn directory(&self) -> PathBuf {
         self.directory.path().to_owned()
@@ -155,6 +176,7 @@ impl RealEnv {
     pub fn processes(&self) -> Vec<(String, u32)> {
         let etcd = (self.etcd.process.name().to_owned(), self.etcd.process.id());
         let clusters = self.plane.iter().chain(&self.members).flat_map(Cluster::processes);
-        std::iter::once(etcd).chain(clusters).collect()
+        let programs = self.programs.iter().map(|program| (program.name().to_owned(), program.id()));
+        std::iter::once(etcd).chain(clusters).chain(programs).collect()
     }
 }

@@ -96,8 +96,10 @@ async fn a_restarted_server_has_its_data() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_dropped_environment_leaves_nothing_behind() -> anyhow::Result<()> {
     let config = Config { plane: true, members: 1, ..Config::default() };
-    let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
-    let (processes, directory) = (env.processes(), env.directory());
+    let Some(mut env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
+    let directory = env.directory();
+    env.start_program("another", Path::new("sleep"), ["600"], &directory)?;
+    let processes = env.processes();
     let names: Vec<&str> = processes.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
         names,
@@ -109,6 +111,7 @@ async fn a_dropped_environment_leaves_nothing_behind() -> anyhow::Result<()> {
             "member1/kube-controller-manager",
             "member1/kube-scheduler",
             "member1/kwok",
+            "another",
         ]
     );
     for (name, id) in &processes {

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    Available, Options, Seen, decide,
+    Available, Options, Seen, Since, decide,
     testkit::{aggregated, applied, at, binding, cluster, duplicated, dynamic, spread, targets, task},
 };
 use ironclad_fleet::{BindingRef, Clusters};
@@ -467,7 +467,7 @@ proptest! {
             for more in [0, 1] {
                 evicted.spec.replicas += more;
                 let seen =
-                    Seen { binding: (&evicted).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options, api_appeared: false, preempting: None, peers: None, index: None };
+                    Seen { binding: (&evicted).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options, since: Since::default(), preempting: None, peers: None, index: None };
                 let after = applied(&evicted, &decide(&seen, at(1)));
                 capacity.assigned((&evicted).into(), &after.spec.clusters, &options, S(n as u64));
                 for target in &after.spec.clusters {

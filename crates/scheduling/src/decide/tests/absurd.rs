@@ -16,7 +16,7 @@ fn decide_absurd(binding: &ResourceBinding, clusters: &Clusters, available: &Ava
             available,
             capacity: &capacity,
             options: &options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers: None,
             index: None,

@@ -41,7 +41,7 @@ proptest! {
         let decision = decide_both(
             &Seen {
                 binding: (&binding).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options,
-                api_appeared: false, preempting: None, peers: None, index: None,
+                since: Since::default(), preempting: None, peers: None, index: None,
             },
             1,
         );

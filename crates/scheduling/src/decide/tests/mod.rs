@@ -13,11 +13,11 @@ use ironclad_api::{
 
 use super::*;
 use crate::{
-    Available, Capacity, Options,
+    Available, Capacity, Options, Since,
     capacity::Modelling,
     testkit::{
-        affinity, aggregated, applied, at, binding, cluster, clusters, decide_in, draining, duplicated, dynamic, group,
-        lines, spread, taint, targets, task, weighted,
+        affinity, aggregated, applied, at, binding, cluster, clusters, decide_both, decide_in, draining, duplicated,
+        dynamic, group, lines, spread, taint, targets, task, weighted,
     },
 };
 use ironclad_fleet::Clusters;
@@ -66,7 +66,7 @@ fn by_summary(binding: &ResourceBinding, fleet: &(Clusters, Capacity), available
             available,
             capacity,
             options: &options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: None,
             peers: None,
             index: None,
@@ -139,6 +139,37 @@ fn cycle_writes_result_and_status_once() {
     let again = plain(&after, &fleet, 200);
     assert!(again.plan.is_quiet(), "{:?}", again.plan.effects);
     assert!(successes(&after, &again).is_empty());
+}
+
+#[test]
+fn time_of_a_cycle_that_changed_nothing() {
+    let fleet = clusters(&["m1"]);
+    let before = placed(duplicated(), 2);
+    let before = applied(&before, &plain(&before, &fleet, 100));
+    for (name, relabelled, now, want) in [
+        ("nothing happened", false, 200, None),
+        ("labels changed", true, 200, Some(200)),
+        ("in the same second", true, 100, None),
+        ("before the last one, which answered a request", true, 99, None),
+    ] {
+        let (available, capacity, options) = (Available::new(), Capacity::default(), Options::default());
+        let seen = Seen {
+            binding: (&before).into(),
+            clusters: &fleet,
+            available: &available,
+            capacity: &capacity,
+            options: &options,
+            since: Since { relabelled, ..Since::default() },
+            preempting: None,
+            peers: None,
+            index: None,
+        };
+        let decision = decide_both(&seen, now);
+        assert_eq!(decision.schedule_type, Some(ScheduleType::Reconcile), "{name}: a cycle");
+        assert_eq!(decision.plan.is_quiet(), want.is_none(), "{name}: {:?}", decision.plan.effects);
+        let status = applied(&before, &decision).status.unwrap();
+        assert_eq!(status.last_scheduled_time, Some(Time(at(want.unwrap_or(100)))), "{name}");
+    }
 }
 
 #[test]
@@ -307,7 +338,7 @@ fn attempts_as_metrics_count_them() {
         available: &available,
         capacity: &capacity,
         options: &options,
-        api_appeared: false,
+        since: Since::default(),
         preempting: None,
         peers: None,
         index: None,
@@ -531,7 +562,7 @@ fn divided_binding_is_scheduled_again_when_a_member_gets_its_api() {
         available: &Available::new(),
         capacity: &capacity,
         options: &options,
-        api_appeared: true,
+        since: Since { api_appeared: true, ..Since::default() },
         preempting: None,
         peers: None,
         index: None,
@@ -624,7 +655,7 @@ fn cluster_resource_binding_reports_with_its_own_text() {
         available: &available,
         capacity: &Capacity::default(),
         options: &options,
-        api_appeared: false,
+        since: Since::default(),
         preempting: None,
         peers: None,
         index: None,

@@ -24,7 +24,7 @@ fn decide_with(world: &World, binding: &ResourceBinding, capacity: &Capacity) ->
             available: &Available::new(),
             capacity,
             options: &world.options,
-            api_appeared: false,
+            since: Since::default(),
             preempting: Some(Preempting {
                 placed: &placed,
                 preemptors: &world.preemptors,

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::{Mode, Outcome, Placed, Plan, Preempting, Preemptors};
 use crate::{
-    Available, Capacity, Decision, Options, Peers, Seen,
+    Available, Capacity, Decision, Options, Peers, Seen, Since,
     capacity::Modelling,
     estimator::{Claim, Node, Pod, Quota, Workload},
     testkit::{applied, at, binding, cluster, decide_both, dynamic, merge, spread},
@@ -284,7 +284,7 @@ impl World {
                 available: &Available::new(),
                 capacity: &capacity,
                 options: &self.options,
-                api_appeared: false,
+                since: Since::default(),
                 preempting: Some(Preempting {
                     placed: &placed,
                     preemptors: &self.preemptors,

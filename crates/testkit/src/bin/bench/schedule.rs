@@ -13,7 +13,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, BindingRef, ClusterName, Clusters};
 use ironclad_scheduling::{
-    Available, Capacity, Index, Interests, Options, Seen,
+    Available, Capacity, Index, Interests, Options, Seen, Since,
     capacity::Modelling,
     decide, estimator,
     preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
@@ -170,7 +170,7 @@ fn decisions(args: &Args) -> anyhow::Result<()> {
                     available: &available,
                     capacity: &capacity,
                     options: &options,
-                    api_appeared: false,
+                    since: Since::default(),
                     preempting: None,
                     peers: None,
                     index,
@@ -219,7 +219,7 @@ fn preemptions(args: &Args) -> anyhow::Result<()> {
                     available: &available,
                     capacity: &capacity,
                     options: &options,
-                    api_appeared: false,
+                    since: Since::default(),
                     preempting: Some(Preempting {
                         placed: &index,
                         preemptors: &preemptors,

@@ -1,0 +1,181 @@
+//! What the suite runs against: a control plane and three members of one node each, Ironclad, and the suite's example
+//! of an interpreter webhook.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use ironclad_testkit::{
+    binary::{free_port, ironclad},
+    real::{Config, NodeShape, RealEnv, until},
+};
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+const MEMBERS: usize = 3;
+const DEADLINE: Duration = Duration::from_secs(180);
+/// What Karmada's installation script switches on beyond defaults, and the events that specs wait for.
+const FLAGS: [&str; 7] = [
+    "--feature-gates=AllAlpha=true,AllBeta=true",
+    "--controllers=*,hpaScaleTargetMarker,deploymentReplicasSyncer",
+    "--success-events",
+    // A busy machine must not end the one leader's term.
+    "--leader-elect=false",
+    // Specs wait for less long than a new leader does.
+    "--eviction-warm-up=0s",
+    "--mass-failure-hold=0s",
+    // Specs delete their namespace while something in it is protected.
+    "--protect-namespace-contents=false",
+];
+/// The suite's own example of a kind, and of its webhook.
+const EXAMPLE: &str = "examples/customresourceinterpreter";
+
+pub(crate) struct Bed {
+    /// Contexts `karmada-apiserver` and `karmada-host`, both of the control plane.
+    pub(crate) kubeconfig: PathBuf,
+    /// Folder with `bin/karmadactl`.
+    pub(crate) go_path: PathBuf,
+    pub(crate) home: PathBuf,
+    _env: RealEnv,
+}
+
+impl Bed {
+    /// Programs write their logs into folder `built`.
+    pub(crate) async fn start(product: &Path, checkout: &Path, built: &Path) -> anyhow::Result<Self> {
+        eprintln!("==> a control plane and {MEMBERS} members");
+        // Specs count one Pod of a DaemonSet for each member.
+        let nodes =
+            NodeShape { count: 1, cpu: "64".into(), memory: "256Gi".into(), pods: 1_000, ..NodeShape::default() };
+        let mut env = RealEnv::start(Config { members: MEMBERS, nodes, ..Config::default() }).await?;
+        let plane = env.plane().kubeconfig().display().to_string();
+
+        eprintln!("==> ironclad run, and its members");
+        verb(&["crds", "--install", "--kubeconfig", &plane]).await?;
+        let (metrics, webhooks) = (format!("127.0.0.1:{}", free_port()?), format!("127.0.0.1:{}", free_port()?));
+        let own =
+            ["run", "--kubeconfig", &plane, "--metrics-bind-address", &metrics, "--webhook-bind-address", &webhooks];
+        env.start_program("ironclad", product, own.into_iter().chain(FLAGS), built)?;
+        for (n, member) in env.members().iter().enumerate() {
+            let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
+            verb(&["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?;
+        }
+
+        eprintln!("==> the example of an interpreter webhook");
+        let kind = checkout.join(EXAMPLE).join("apis/workload.example.io_workloads.yaml").display().to_string();
+        for cluster in std::iter::once(env.plane()).chain(env.members()) {
+            // Too large for `apply`.
+            let created = cluster.kubectl().run(["create", "-f", &kind]).await;
+            created.with_context(|| format!("the kind in {}", cluster.name()))?;
+        }
+        start_webhook(&mut env, checkout, built).await?;
+
+        let kubectl = env.plane().kubectl();
+        until("all members are Ready", DEADLINE, async || {
+            let ready = kubectl.run(["get", "clusters", "--no-headers"]).await?;
+            ensure!(ready.lines().filter(|line| line.contains("True")).count() == MEMBERS, "{ready}");
+            Ok(())
+        })
+        .await
+        .with_context(|| format!("the log of Ironclad is in {}", built.display()))?;
+
+        let home = env.directory();
+        let kubeconfig = home.join("karmada.config");
+        let text = fs::read_to_string(&plane).with_context(|| plane.clone())?;
+        fs::write(&kubeconfig, with_contexts(&text)?).context("the kubeconfig of the suite")?;
+        let go_path = home.join("go");
+        fs::create_dir_all(go_path.join("bin")).context("a folder for karmadactl")?;
+        symlink(product, go_path.join("bin/karmadactl")).context("karmadactl")?;
+        Ok(Self { kubeconfig, go_path, home, _env: env })
+    }
+}
+
+async fn verb(arguments: &[&str]) -> anyhow::Result<()> {
+    let output = ironclad(arguments).await?;
+    output.success().map(drop).with_context(|| format!("ironclad {}", arguments.join(" ")))
+}
+
+/// Starts the example with a certificate of its own, and registers it as the example's manifest says.
+async fn start_webhook(env: &mut RealEnv, checkout: &Path, built: &Path) -> anyhow::Result<()> {
+    let certificates = env.directory().join("webhook");
+    fs::create_dir_all(&certificates).context("a folder for the webhook's certificate")?;
+    let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).context("the webhook's certificate")?;
+    fs::write(certificates.join("tls.crt"), own.cert.pem()).context("the webhook's certificate")?;
+    fs::write(certificates.join("tls.key"), own.signing_key.serialize_pem()).context("the webhook's key")?;
+    let port = free_port()?;
+    let flags = [
+        format!("--kubeconfig={}", env.plane().kubeconfig().display()),
+        format!("--cert-dir={}", certificates.display()),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+    ];
+    env.start_program("interpreter-webhook", &built.join("interpreter-webhook"), &flags, built)?;
+    let path = checkout.join(EXAMPLE).join("webhook-configuration.yaml");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let registration = registration(&text, port, &own.cert.pem())?;
+    env.plane().kubectl().apply(&registration).await.with_context(|| path.display().to_string()).map(drop)
+}
+
+/// The example's manifest with the address and certificate of the webhook.
+fn registration(text: &str, port: u16, certificate: &str) -> anyhow::Result<String> {
+    let mut manifest: Value = serde_saphyr::from_str(&text.replace("{{", "").replace("}}", ""))?;
+    let webhooks = manifest["webhooks"].as_array_mut().context("it has no webhooks")?;
+    for webhook in webhooks {
+        let client = &mut webhook["clientConfig"];
+        let url = client["url"].as_str().context("a webhook has no URL")?;
+        let path = url.rsplit('/').next().unwrap_or_default();
+        *client = json!({
+            "url": format!("https://127.0.0.1:{port}/{path}"),
+            "caBundle": ByteString(certificate.as_bytes().to_vec()),
+        });
+    }
+    Ok(manifest.to_string())
+}
+
+/// The kubeconfig with its one context under the names that the suite knows.
+fn with_contexts(text: &str) -> anyhow::Result<String> {
+    let mut kubeconfig: Value = serde_json::from_str(text)?;
+    let context = kubeconfig["contexts"][0]["context"].take();
+    kubeconfig["contexts"] =
+        ["karmada-apiserver", "karmada-host"].map(|name| json!({"name": name, "context": context})).into();
+    kubeconfig["current-context"] = "karmada-apiserver".into();
+    Ok(kubeconfig.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registration_points_at_the_webhook() {
+        let text = "kind: A\nwebhooks:\n- name: w\n  clientConfig:\n    url: https://{{address}}:443/interpreter-workload\n    caBundle: {{caBundle}}\n";
+        let made: Value = serde_json::from_str(&registration(text, 8443, "PEM").unwrap()).unwrap();
+        assert_eq!(
+            made,
+            json!({"kind": "A", "webhooks": [{"name": "w", "clientConfig": {
+                "url": "https://127.0.0.1:8443/interpreter-workload", "caBundle": "UEVN",
+            }}]})
+        );
+    }
+
+    #[test]
+    fn both_contexts_are_the_control_plane() {
+        let text = json!({
+            "contexts": [{"name": "plane", "context": {"cluster": "c", "user": "u"}}], "current-context": "plane",
+        });
+        let made: Value = serde_json::from_str(&with_contexts(&text.to_string()).unwrap()).unwrap();
+        let context = json!({"cluster": "c", "user": "u"});
+        assert_eq!(
+            made,
+            json!({
+                "contexts": [
+                    {"name": "karmada-apiserver", "context": context}, {"name": "karmada-host", "context": context},
+                ],
+                "current-context": "karmada-apiserver",
+            })
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! `cargo xtask karmada`: builds Karmada's own end-to-end suite from a checkout and runs it against the product.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, ensure};
+
+use crate::{
+    cargo,
+    kubernetes::{self, location},
+    stages::Stages,
+    test::PRODUCT_VARIABLE,
+};
+
+/// Arguments of the run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask karmada ../karmada                                          the base run: about half an hour
+  cargo xtask karmada ../karmada --focus-file /overridepolicy_test.go     one file; begin with a slash
+  cargo xtask karmada ../karmada --focus 'FederatedResourceQuota'         specs by their texts
+  cargo xtask karmada ../karmada --procs 2                                fewer specs at a time
+
+docs/development/karmada-suite.md says what is expected to pass.")]
+pub(crate) struct Args {
+    /// Checkout of Karmada, with its folder vendor
+    #[arg(value_name = "PATH")]
+    checkout: PathBuf,
+    /// Flags of the run: --focus-file RE, --focus TEXT, --procs N
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<OsString>,
+}
+
+/// Go's module of Karmada.
+const MODULE: &str = "module github.com/karmada-io/karmada";
+
+/// What is built from the checkout: the program, whether it is a test program, and its package.
+const BUILT: [(&str, bool, &str); 3] = [
+    ("ginkgo", false, "./vendor/github.com/onsi/ginkgo/v2/ginkgo"),
+    ("interpreter-webhook", false, "./examples/customresourceinterpreter/webhook"),
+    ("e2e.test", true, "./test/e2e/suites/base"),
+];
+
+pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
+    let checkout = checkout(&args.checkout)?;
+    let target = cargo::target_directory(root);
+    let built = target.join("karmada");
+    let mut stages = Stages::default();
+    let folder = stages.run("real Kubernetes", || kubernetes::ensure(root))?;
+    stages.run("Karmada's suite", || build(&checkout, &built))?;
+    stages.run("ironclad", || {
+        let mut command = cargo::cargo(root);
+        cargo::run(command.args(["build", "--workspace", "--profile", "sim", "--bin", "ironclad", "--bin", "karmada"]))
+    })?;
+    let mut command = cargo::program(root, &target.join("sim/karmada"));
+    command.arg(&checkout).arg("--built").arg(&built).args(&args.arguments);
+    command.env(location::FOLDER_VARIABLE, folder).env(PRODUCT_VARIABLE, target.join("sim/ironclad"));
+    cargo::run(&mut command)
+}
+
+/// The checkout's absolute path, if it is one of Karmada.
+fn checkout(path: &Path) -> anyhow::Result<PathBuf> {
+    const REMEDY: &str = "try: git clone https://github.com/karmada-io/karmada, and its path";
+    let module = fs::read_to_string(path.join("go.mod"))
+        .with_context(|| format!("PATH {}: its go.mod can't be read\n  {REMEDY}", path.display()))?;
+    let is_karmada = module.lines().any(|line| line.trim() == MODULE);
+    ensure!(is_karmada, "PATH {}: its go.mod is of another module than Karmada's\n  {REMEDY}", path.display());
+    for (_, _, package) in BUILT {
+        let there = path.join(package).is_dir();
+        ensure!(there, "PATH {}: {package} is missing\n  try: a whole checkout, with folder vendor", path.display());
+    }
+    path.canonicalize().with_context(|| format!("PATH {}", path.display()))
+}
+
+fn build(checkout: &Path, built: &Path) -> anyhow::Result<()> {
+    kubernetes::ensure_go()?;
+    fs::create_dir_all(built).with_context(|| built.display().to_string())?;
+    for (name, is_test, package) in BUILT {
+        eprintln!("building {name} of {package}");
+        let mut command = Command::new("go");
+        command.current_dir(checkout).args(if is_test { &["test", "-c"][..] } else { &["build"] });
+        cargo::run(command.arg("-mod=vendor").arg("-o").arg(built.join(name)).arg(package))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_checkout_of_karmada_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, shown) = (folder.path(), folder.path().display().to_string());
+        let refused = || format!("{:#}", checkout(path).unwrap_err());
+        assert!(refused().starts_with(&format!("PATH {shown}: its go.mod can't be read")), "{}", refused());
+        fs::write(path.join("go.mod"), "module example.com/other\n").unwrap();
+        assert!(refused().contains("of another module than Karmada's"), "{}", refused());
+        fs::write(path.join("go.mod"), format!("{MODULE}\n\ngo 1.26\n")).unwrap();
+        assert!(refused().contains("./vendor/github.com/onsi/ginkgo/v2/ginkgo is missing"), "{}", refused());
+        for (_, _, package) in BUILT {
+            fs::create_dir_all(path.join(package)).unwrap();
+        }
+        assert_eq!(checkout(path).unwrap(), path.canonicalize().unwrap());
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use http::{Request, Response, header};
+use http::{HeaderName, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -10,6 +10,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use ironclad_seam::Tasks;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -134,7 +135,8 @@ impl Server {
             let (underway, carrier) = (carrier.connection.begin(), carrier.clone());
             async move {
                 let mut underway = underway.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
-                let (reply, permit) = server.networked(request, identity, permits, carrier).await?;
+                let (mut reply, permit) = server.clone().networked(request, identity, permits, carrier).await?;
+                reply.headers_mut().extend(server.date());
                 if reply.extensions().get::<BrokenOff>().is_none() {
                     underway.answered();
                 }
@@ -186,6 +188,12 @@ impl Server {
         };
         connection.as_mut().graceful_shutdown();
         let _ = timeout(grace, connection).await;
+    }
+
+    /// The header Date. The one that hyper would add stands still after the clock was set back.
+    fn date(&self) -> Option<(HeaderName, HeaderValue)> {
+        let now = DateTimePrinter::new().timestamp_to_rfc9110_string(&self.state.seam.clock.wall()).ok()?;
+        Some((header::DATE, HeaderValue::try_from(now).ok()?))
     }
 
     async fn networked(

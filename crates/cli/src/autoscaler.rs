@@ -1,7 +1,9 @@
 //! Last rounds of FederatedHPAs, which the leader remembers (group `explain.ironclad.io`).
 
 use anyhow::bail;
+use ironclad_api::autoscaling::FederatedHPA;
 use ironclad_autoscaling::federated_hpa::report::Report;
+use ironclad_runtime::Api;
 use kube::Client;
 
 use crate::{
@@ -39,7 +41,16 @@ pub(crate) fn named(resource: &[String], verb: &str) -> anyhow::Result<String> {
 pub(crate) async fn last_round(client: &Client, namespace: &str, name: &str) -> anyhow::Result<Report> {
     match ask(client, &format!("namespaces/{namespace}/autoscalers/{name}")).await {
         Ok(report) => Ok(report),
-        Err(Unknown::NotFound(why)) => bail!("{why}\n  try: ironclad get fhpa -n {namespace}"),
+        Err(Unknown::NotFound(why)) => {
+            let all: Api<FederatedHPA> = Api::namespaced(client.clone(), namespace);
+            // An error says nothing about the object.
+            match all.get_opt(name).await {
+                Ok(None) => {
+                    bail!("there is no FederatedHPA {namespace}/{name}\n  try: ironclad get fhpa -n {namespace}")
+                }
+                _ => bail!("{why}\n  try: kubectl describe fhpa {name} -n {namespace}, which shows its conditions"),
+            }
+        }
         Err(Unknown::Unasked(why)) => bail!(
             "{why}\n  try: kubectl describe fhpa {name} -n {namespace}, which shows the conditions and the last values"
         ),
@@ -50,6 +61,32 @@ pub(crate) async fn last_round(client: &Client, namespace: &str, name: &str) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_does_not_exist_is_told_from_what_was_not_evaluated() {
+        for (exists, want) in [
+            (false, "there is no FederatedHPA shop/web\n  try: ironclad get fhpa -n shop"),
+            (true, "web has not been evaluated\n  try: kubectl describe fhpa web -n shop, which shows its conditions"),
+        ] {
+            let service = tower::service_fn(move |request: http::Request<kube::client::Body>| async move {
+                let is_object = exists && request.uri().path().contains("federatedhpas");
+                let body = match is_object {
+                    true => serde_json::json!({"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA",
+                        "metadata": {"name": "web"}, "spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "D", "name": "web"}}}),
+                    false => {
+                        serde_json::json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+                        "message": "web has not been evaluated"})
+                    }
+                };
+                let answer = http::Response::builder().status(if is_object { 200 } else { 404 });
+                Ok::<_, std::convert::Infallible>(
+                    answer.body(kube::client::Body::from(body.to_string().into_bytes())).unwrap(),
+                )
+            });
+            let error = last_round(&Client::new(service, "default"), "shop", "web").await.unwrap_err();
+            assert_eq!(error.to_string(), want);
+        }
+    }
 
     #[test]
     fn arguments_name_an_autoscaler() {

@@ -48,4 +48,4 @@ pub mod why;
 mod write;
 
 pub use duration::{Period, duration};
-pub use write::Outcome;
+pub use write::{Mode, Outcome};

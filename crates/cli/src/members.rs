@@ -74,7 +74,7 @@ pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cl
     stream::iter(read).buffered(ASKED_MAX).try_collect().await
 }
 
-/// Members with access to them: by the Secret that `join` wrote, else by the context of the kubeconfig that has the
+/// Members with access to them: by the Secret that `join` wrote, if it may be read, else by the context of the kubeconfig that has the
 /// cluster's name and its endpoint (as `ironclad up` writes it for simulated members).
 pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: &[Cluster]) -> Vec<Member> {
     // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
@@ -103,21 +103,22 @@ pub fn without_unready(members: Vec<Member>, clusters: &[Cluster]) -> Vec<Member
 
 async fn access(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster) -> Result<Access, String> {
     let secret = match &cluster.spec.secret_ref {
-        None => None,
+        None => Ok(None),
         Some(reference) => {
             let secrets: Api<Secret> = Api::namespaced(plane.clone(), &reference.namespace);
-            secrets.get_opt(&reference.name).await.map_err(|error| crate::report::answer(&error))?
+            secrets.get_opt(&reference.name).await.map_err(|error| crate::report::answer(&error))
         }
     };
     let name = cluster.name_any();
-    if secret.is_none()
+    // Whoever may not read the Secret may have rights of their own in the member.
+    if !matches!(secret, Ok(Some(_)))
         && let Some(kubeconfig) = kubeconfig
         && let Ok(config) = connect::config(kubeconfig.clone(), Some(&name), "member").await
         && config.cluster_url.to_string().trim_end_matches('/') == cluster.spec.api_endpoint.trim_end_matches('/')
     {
         return Ok(Access::Context(Box::new(config)));
     }
-    Ok(Access::Secret(Box::new(cluster.clone()), secret.map(Box::new)))
+    Ok(Access::Secret(Box::new(cluster.clone()), secret?.map(Box::new)))
 }
 
 /// Answers of members.
@@ -321,6 +322,33 @@ mod tests {
         assert_eq!(asked, [true, false, true]);
         let why = seen[1].access.as_ref().err().map(String::as_str);
         assert_eq!(why, Some("its Cluster is not Ready: ClusterNotReachable"));
+    }
+
+    #[tokio::test]
+    async fn who_may_not_read_the_secret_uses_a_context() {
+        let cluster: Cluster = serde_json::from_value(serde_json::json!({"metadata": {"name": "m1"}, "spec": {
+            "syncMode": "Push", "apiEndpoint": "https://m1:6443", "secretRef": {"namespace": "karmada-cluster", "name": "m1"}}}))
+        .unwrap();
+        let kubeconfig = |server: &str| {
+            Kubeconfig::from_yaml(&format!(
+                "clusters: [{{name: m1, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: me, user: {{token: t}}}}]\n\
+                 contexts: [{{name: m1, context: {{cluster: m1, user: me}}}}]"
+            ))
+            .unwrap()
+        };
+        let plane = Client::new(
+            tower::service_fn(|_: http::Request<kube::client::Body>| async {
+                let body = r#"{"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "not you"}"#;
+                let body = kube::client::Body::from(body.as_bytes().to_vec());
+                Ok::<_, Infallible>(http::Response::builder().status(403).body(body).unwrap())
+            }),
+            "default",
+        );
+        for (server, want) in [("https://m1:6443", true), ("https://other:6443", false)] {
+            let found = access(&plane, Some(&kubeconfig(server)), &cluster).await;
+            assert_eq!(matches!(found, Ok(Access::Context(_))), want, "{server}");
+            assert_eq!(found.is_err_and(|why| why.contains("not you")), !want, "{server}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

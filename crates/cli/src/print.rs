@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::report::{BROKEN_PIPE, Exit};
+use crate::report::{BROKEN_PIPE, Exit, Misused};
 
 /// Output format of a result.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,17 @@ impl Output {
     #[must_use]
     pub fn is_objects(self) -> bool {
         matches!(self, Self::Json | Self::Yaml)
+    }
+
+    /// Refuses `-o name` for what has none.
+    ///
+    /// # Errors
+    /// If it is that.
+    pub(crate) fn without_names(self, what: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Name => Err(Misused(format!("{what} has no name\n  try: -o json")).into()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -262,7 +262,8 @@ fn rendered(tree: &Tree) -> String {
             text.push_str(&format!(" – {}", print::line(&link.detail)));
         }
         if tree.first_broken == Some(i) {
-            text.push_str("   <-- look here first");
+            let under_way = link.state == LinkState::Waiting;
+            text.push_str(if under_way { "   <-- waits for this" } else { "   <-- look here first" });
         }
         text.push('\n');
     }
@@ -299,5 +300,7 @@ mod tests {
          └─ … Work m2/w
 ";
         assert_eq!(rendered(&tree), expected);
+        let under_way = Tree { links: vec![link(0, "Work m2/w", LinkState::Waiting)], first_broken: Some(0) };
+        assert_eq!(rendered(&under_way), "… Work m2/w   <-- waits for this\n");
     }
 }

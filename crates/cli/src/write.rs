@@ -26,7 +26,7 @@ pub enum Outcome {
 
 /// Persistence of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// The write is persisted.
     Keep,
     /// The server only validates it.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_propagation::execution::successor;
+use ironclad_propagation::{execution::successor, node_ports};
 use ironclad_runtime::{Change, Failure, Indexer, Informer, WatchScope};
 use ironclad_seam::{Seam, Tasks};
 use kube::{
@@ -209,7 +209,12 @@ impl Objects {
 }
 
 /// The cache of templates of a kind.
-pub(crate) fn templates(_: &Gvk) -> Informer<DynamicObject> {
+pub(crate) fn templates(gvk: &Gvk) -> Informer<DynamicObject> {
     let by_policy: Indexer<DynamicObject> = (BY_POLICY, policy_ids);
+    if node_ports::has(&gvk.api_version(), &gvk.kind) {
+        return Informer::with_managed_fields(&[by_policy], |object: &mut DynamicObject, _| {
+            node_ports::reduce(&mut object.metadata);
+        });
+    }
     Informer::new(&[by_policy])
 }

@@ -11,8 +11,8 @@ use k8s_openapi::{
         certificates::v1::CertificateSigningRequest,
         coordination::v1::Lease,
         core::v1::{
-            ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
-            Service, ServiceAccount,
+            ConfigMap, Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController,
+            ResourceQuota, Secret, Service, ServiceAccount,
         },
         discovery::v1::EndpointSlice,
         networking::v1::Ingress,
@@ -53,6 +53,7 @@ crate::objects! {
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
+    ReplicationController,
     ResourceQuota,
     Role,
     RoleBinding,

@@ -8,8 +8,8 @@ use k8s_openapi::api::{
     batch::v1::{CronJob, Job},
     certificates::v1::CertificateSigningRequest,
     core::v1::{
-        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
-        Secret, Service, ServiceAccount,
+        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod,
+        ReplicationController, ResourceQuota, Secret, Service, ServiceAccount,
     },
     discovery::v1::EndpointSlice,
     networking::v1::Ingress,
@@ -82,6 +82,8 @@ pub(crate) static TOKEN_SECRETS: CacheSpec<Secret> = some("secrets", || with_fie
 pub(crate) static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> = all("resourcequotas", &[]);
 pub(crate) static REPLICA_SETS: CacheSpec<ReplicaSet> =
     all("replicasets", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans)]);
+pub(crate) static REPLICATION_CONTROLLERS: CacheSpec<ReplicationController> =
+    all("replicationcontrollers", &[(BY_CONTROLLER, index_by_controller)]);
 pub(crate) static DEPLOYMENTS: CacheSpec<Deployment> = all("deployments", &[]);
 pub(crate) static STATEFUL_SETS: CacheSpec<StatefulSet> = all("statefulsets", &[]);
 pub(crate) static DAEMON_SETS: CacheSpec<DaemonSet> = all("daemonsets", &[]);

@@ -42,6 +42,8 @@ pub enum Controller {
     Deployment,
     /// Maintains pods of ReplicaSets.
     ReplicaSet,
+    /// Maintains pods of ReplicationControllers.
+    ReplicationController,
     /// Maintains pods of StatefulSets.
     StatefulSet,
     /// Maintains a pod of each DaemonSet on each node.
@@ -56,7 +58,7 @@ pub enum Controller {
 
 impl Controller {
     /// All controllers, in the order in which they start.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -72,6 +74,7 @@ impl Controller {
         Self::Disruption,
         Self::Deployment,
         Self::ReplicaSet,
+        Self::ReplicationController,
         Self::StatefulSet,
         Self::DaemonSet,
         Self::Job,
@@ -112,6 +115,7 @@ impl Controller {
             Self::Disruption => "disruption-controller",
             Self::Deployment => "deployment-controller",
             Self::ReplicaSet => "replicaset-controller",
+            Self::ReplicationController => "replicationcontroller-controller",
             Self::StatefulSet => "statefulset-controller",
             Self::DaemonSet => "daemonset-controller",
             Self::Job => "job-controller",
@@ -180,6 +184,7 @@ pub fn start(cluster: &Cluster, options: &Options) {
             Controller::Disruption => disruption::start(cluster),
             Controller::Deployment => deployment::start(cluster),
             Controller::ReplicaSet => replicaset::start(cluster),
+            Controller::ReplicationController => replicaset::start_replication_controllers(cluster),
             Controller::StatefulSet => statefulset::start(cluster),
             Controller::DaemonSet => daemonset::start(cluster),
             Controller::Job => job::start(cluster),

@@ -16,6 +16,7 @@ pub mod execution;
 pub mod flags;
 pub mod namespace;
 pub mod new_ids;
+pub mod node_ports;
 pub mod overrides;
 pub mod policy;
 pub mod policy_match;

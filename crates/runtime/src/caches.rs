@@ -139,7 +139,7 @@ impl Caches {
             let informer: Option<&Informer<K>> = known.informer().downcast_ref();
             return informer.expect("each kind has its own name").owned_by(owner);
         }
-        let informer = Informer::make(spec.indexes, spec.transform.map(|make| make()));
+        let informer = Informer::make(spec.indexes, spec.transform.map(|make| make()), false);
         let entry = Entry { spec, informer: informer.clone(), tasks: owner.child(spec.name), started: false };
         taken.push(Box::new(entry));
         informer.owned_by(owner)

@@ -59,6 +59,7 @@ struct Shared {
     cache: RwLock<Cache>,
     /// Changes objects before they are cached.
     transform: Option<ErasedTransform>,
+    keeps_managed_fields: bool,
     handlers: RwLock<Vec<Handler>>,
     /// Held during an update, so that handlers get changes one at a time in the order of the cache.
     order: Mutex<()>,
@@ -108,7 +109,7 @@ impl<K: Object> Informer<K> {
     /// An informer with these indexes, which does not run yet.
     #[must_use]
     pub fn new(indexes: &[Indexer<K>]) -> Self {
-        Self::make(indexes, None)
+        Self::make(indexes, None, false)
     }
 
     /// An informer that applies this function to each object before it is cached: see [`Transform`].
@@ -117,10 +118,20 @@ impl<K: Object> Informer<K> {
         indexes: &[Indexer<K>],
         transform: impl Fn(&mut K, Option<&K>) + Send + Sync + 'static,
     ) -> Self {
-        Self::make(indexes, Some(Box::new(transform)))
+        Self::make(indexes, Some(Box::new(transform)), false)
     }
 
-    pub(crate) fn make(indexes: &[Indexer<K>], transform: Option<Transform<K>>) -> Self {
+    /// The same with `managedFields` of the objects, which the function reduces. Of single objects and events they come
+    /// only for Services: see [`Traffic::without_managed_fields`](crate::Traffic::without_managed_fields).
+    #[must_use]
+    pub fn with_managed_fields(
+        indexes: &[Indexer<K>],
+        reduce: impl Fn(&mut K, Option<&K>) + Send + Sync + 'static,
+    ) -> Self {
+        Self::make(indexes, Some(Box::new(reduce)), true)
+    }
+
+    pub(crate) fn make(indexes: &[Indexer<K>], transform: Option<Transform<K>>, keeps_managed_fields: bool) -> Self {
         let mut cache = Cache::default();
         for (name, values) in indexes {
             let values = *values;
@@ -136,6 +147,7 @@ impl<K: Object> Informer<K> {
         let shared = Shared {
             cache: RwLock::new(cache),
             transform,
+            keeps_managed_fields,
             handlers: RwLock::default(),
             order: Mutex::default(),
             progress: Mutex::default(),
@@ -355,8 +367,10 @@ impl Shared {
     fn prepare(&self, mut object: Arc<dyn Erased>) -> Arc<dyn Erased> {
         // An object that was just decoded is nobody else's.
         let Some(own) = Arc::get_mut(&mut object) else { return object };
-        // managedFields are half of a small object, and no controller reads them.
-        own.meta_mut().managed_fields = None;
+        // managedFields are half of a small object, and controllers read those of few kinds.
+        if !self.keeps_managed_fields {
+            own.meta_mut().managed_fields = None;
+        }
         if let Some(transform) = &self.transform {
             let before = self.cache.read().get(&Key::of_meta(own.meta()));
             transform(own, before.as_deref());

@@ -1,5 +1,5 @@
 //! Removes the entries of `metadata.managedFields` from answers before they are decoded. They are half of a small
-//! object, each of their fields becomes a map of its own, and no controller reads them.
+//! object, each of their fields becomes a map of its own, and controllers read those of Services only.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header::CONTENT_TYPE};
@@ -16,9 +16,13 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The shape of the answer to this request.
-    pub(crate) fn of(request: &Request<Body>) -> Self {
-        if is_watch(request) { Self::Events } else { Self::Object }
+    /// The shape of the answer to this request; `None` if it keeps the entries.
+    pub(crate) fn of(request: &Request<Body>) -> Option<Self> {
+        match is_of_services(request.uri().path()) {
+            true => None,
+            false if is_watch(request) => Some(Self::Events),
+            false => Some(Self::Object),
+        }
     }
 
     const fn path(self) -> &'static [&'static [u8]] {
@@ -27,6 +31,12 @@ impl Shape {
             Self::Events => &[b"object", b"metadata", b"managedFields"],
         }
     }
+}
+
+/// Their entries tell ports that were allocated from those that were asked for.
+fn is_of_services(path: &str) -> bool {
+    let below = path.split_once("/api/v1/").map(|(_, below)| below.split('/').collect::<Vec<_>>());
+    matches!(below.as_deref(), Some(["services", ..] | ["namespaces", _, "services", ..]))
 }
 
 /// True for a request that begins a watch.
@@ -193,6 +203,22 @@ mod tests {
         let parts = text.as_bytes().chunks(part.max(1));
         let left: Vec<u8> = parts.flat_map(|part| filter.pass(Bytes::copy_from_slice(part))).collect();
         String::from_utf8(left).unwrap()
+    }
+
+    #[test]
+    fn answers_about_services_keep_the_entries() {
+        for (path, expected) in [
+            ("/api/v1/services?watch=true", None),
+            ("/api/v1/namespaces/a/services", None),
+            ("/proxied/api/v1/namespaces/a/services/b?dryRun=All", None),
+            ("/api/v1/pods?watch=true", Some(Shape::Events)),
+            ("/api/v1/namespaces/services", Some(Shape::Object)),
+            ("/api/v1/namespaces/services/pods/services", Some(Shape::Object)),
+            ("/apis/serving.knative.dev/v1/namespaces/a/services/b", Some(Shape::Object)),
+        ] {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            assert_eq!(Shape::of(&request), expected, "{path}");
+        }
     }
 
     #[test]

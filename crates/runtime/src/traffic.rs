@@ -49,7 +49,7 @@ impl Traffic {
     }
 
     /// An observer for clients of controllers, which need no `managedFields`: single objects and events of watches
-    /// come with `null` instead, which costs less to decode.
+    /// come with `null` instead, which costs less to decode. Those of Services keep them.
     #[must_use]
     pub fn without_managed_fields() -> Self {
         Self { without_managed_fields: true, ..Self::default() }
@@ -111,7 +111,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         self.traffic.count(&request);
         let traffic = self.traffic.clone();
-        let shape = traffic.without_managed_fields.then(|| Shape::of(&request));
+        let shape = traffic.without_managed_fields.then(|| Shape::of(&request)).flatten();
         let answer = self.service.call(request);
         Box::pin(async move {
             let response = answer.await.inspect_err(|_| count(&traffic.unanswered))?;

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::Command, sync::Arc};
 
 use ironclad_apiserver::{Identity, Options, Server, Token, pki};
-use ironclad_seam::Seam;
+use ironclad_seam::{Clock, Seam};
 use ironclad_store::{Commit, Engine, MemoryBackend};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -28,9 +28,12 @@ pub(crate) async fn serve() -> Served {
 
 /// With these options, and a robot's token and the key of its own certificates.
 pub(crate) async fn serve_with(options: Options) -> Served {
+    serve_in(options, Seam::system("served")).await
+}
+
+async fn serve_in(options: Options, seam: Seam) -> Served {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let dir = tempfile::tempdir().unwrap();
-    let seam = Seam::system("served");
     let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Thread, seam.clock.clone()).unwrap();
     let pki = pki::Pki::load_or_create(&dir.path().join("pki"), &seam, "test").unwrap();
     let token = Token { token: "s3cret".into(), identity: Identity::user("robot", &[]) };
@@ -89,6 +92,22 @@ async fn certificates_and_tokens_authenticate() {
     );
     let stranger = served.client(None, Some("wrong")).await;
     assert_eq!(api_message(stranger.apiserver_version().await), "Unauthorized");
+    served.seam.tasks.stop();
+    served.seam.tasks.ended().await;
+}
+
+/// Whoever compares clocks, as `ironclad doctor` does, wants to know what the server's own says now.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_are_dated_by_the_clock_of_the_server() {
+    let system = Seam::system("served");
+    let behind = system.clock.wall() - std::time::Duration::from_secs(3_600);
+    let served = serve_in(Options::default(), Seam { clock: Clock::simulated(behind), ..system }).await;
+    let client = served.client(None, None).await;
+    let request = http::Request::get("/version").body(kube::client::Body::empty()).unwrap();
+    let answer = client.send(request).await.unwrap();
+    let date = answer.headers()[http::header::DATE].to_str().unwrap();
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).unwrap();
+    assert!(date.duration_since(behind).as_secs().abs() < 60, "{date}, and the server began at {behind}");
     served.seam.tasks.stop();
     served.seam.tasks.ended().await;
 }

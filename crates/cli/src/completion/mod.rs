@@ -71,7 +71,8 @@ pub fn answer(tree: &clap::Command) -> bool {
     let asked: Vec<OsString> = words.iter().skip_while(|word| *word != "--").skip(1).cloned().collect();
     let index = env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
     let index: usize = index.unwrap_or(asked.len().saturating_sub(1));
-    let factory = || with_names(tree, &Arc::new(Line::read(tree, asked.get(..index).unwrap_or_default())));
+    let is_empty = asked.get(index).is_none_or(|word| word.is_empty());
+    let factory = || with_names(tree, &Arc::new(Line::read(tree, asked.get(..index).unwrap_or_default())), is_empty);
     let done = CompleteEnv::with_factory(factory).var(VARIABLE).try_complete(words, env::current_dir().ok().as_deref());
     // A script of another version, or words that make no sense: there are no candidates.
     done.unwrap_or(true)
@@ -85,7 +86,9 @@ fn of_plugin(tree: &clap::Command, mut words: Vec<OsString>) -> String {
     let index = words.len().saturating_sub(1);
     let line = Arc::new(Line::read(tree, words.get(..index).unwrap_or_default()));
     let folder = env::current_dir().ok();
-    let found = engine::complete(&mut with_names(tree, &line), words, index, folder.as_deref()).unwrap_or_default();
+    let is_empty = words.last().is_none_or(|word| word.is_empty());
+    let mut tree = with_names(tree, &line, is_empty);
+    let found = engine::complete(&mut tree, words, index, folder.as_deref()).unwrap_or_default();
     let mut text = Vec::new();
     for candidate in found {
         let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
@@ -144,22 +147,28 @@ pub fn source(verb: &str, argument: &str) -> Option<Source> {
     })
 }
 
-/// The tree of commands whose arguments know the names that they take.
-fn with_names(tree: &clap::Command, line: &Arc<Line>) -> clap::Command {
-    fn decorated(command: clap::Command, verb: &str, line: &Arc<Line>) -> clap::Command {
-        let command = command.mut_args(|arg| match source(verb, arg.get_id().as_str()) {
-            Some(source) => {
-                let line = line.clone();
-                arg.add(ArgValueCompleter::new(move |current: &OsStr| candidates(source, &line, current)))
+/// The tree of commands whose arguments know the names that they take. Beside names, an empty word gets no flags.
+fn with_names(tree: &clap::Command, line: &Arc<Line>, is_empty: bool) -> clap::Command {
+    fn decorated(command: clap::Command, verb: &str, line: &Arc<Line>, is_empty: bool) -> clap::Command {
+        let command = command.mut_args(|arg| {
+            // Hidden candidates are offered if there are no others.
+            let arg = if is_empty && !arg.is_positional() { arg.hide(true) } else { arg };
+            match source(verb, arg.get_id().as_str()) {
+                Some(source) => {
+                    let line = line.clone();
+                    arg.add(ArgValueCompleter::new(move |current: &OsStr| candidates(source, &line, current)))
+                }
+                None => arg,
             }
-            None => arg,
         });
+        // The one that clap adds comes too late to be hidden.
+        let command = if is_empty { command.disable_help_flag(true) } else { command };
         command.mut_subcommands(|below| {
             let name = format!("{verb} {}", below.get_name());
-            decorated(below, name.trim_start(), line)
+            decorated(below, name.trim_start(), line, is_empty)
         })
     }
-    decorated(tree.clone(), "", line)
+    decorated(tree.clone(), "", line, is_empty)
 }
 
 fn candidates(source: Source, line: &Line, current: &OsStr) -> Vec<CompletionCandidate> {
@@ -236,6 +245,11 @@ mod tests {
             of_plugin(&tree, words)
         };
         assert_eq!(asked("kubectl_complete-ironclad ge"), "get\tShow\n:4\n");
+        let kinds = clap::Arg::new("kind").value_parser(["pods", "nodes"]);
+        let tree = tree.clone().mut_subcommand("get", |get| get.arg(kinds));
+        let asked_for = |words: &str| of_plugin(&tree, words.split(' ').map(OsString::from).collect());
+        assert_eq!(asked_for("kubectl_complete-ironclad get "), "pods\t\nnodes\t\n:4\n", "no flags beside names");
+        assert_eq!(asked_for("kubectl_complete-ironclad get -"), "--output\t\n-h\tPrint help\n:4\n");
         assert_eq!(
             asked("kubectl_complete-ironclad get --output js"),
             "json\t\njsonpath=\t\njsonpath-as-json=\t\njsonpath-file=\t\n:4\n"

@@ -56,7 +56,12 @@ pub async fn cordon(plane: &kube::Client, name: &str, which: Cordon) -> Result<b
     change(plane, name, which, Mode::Keep).await
 }
 
-async fn change(plane: &kube::Client, name: &str, which: Cordon, mode: Mode) -> Result<bool, taint::TaintError> {
+pub(crate) async fn change(
+    plane: &kube::Client,
+    name: &str,
+    which: Cordon,
+    mode: Mode,
+) -> Result<bool, taint::TaintError> {
     let cluster = taint::find(plane, name).await?;
     taint::change(plane, cluster, mode, |taints| Ok(which.applied(taints))).await
 }

@@ -55,6 +55,7 @@ pub struct Command {
 /// # Errors
 /// If the control plane does not answer; and [`Exit`] with 1 if something is broken.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    command.output.without_names("a finding")?;
     let client = command.plane.client().await?;
     let kubeconfig = command.plane.kubeconfig().ok();
     let clusters = crate::plan::read::every(ironclad_runtime::Api::all(client.clone())).await?;
@@ -182,6 +183,19 @@ fn rendered(checkup: &Checkup) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn findings_have_no_names() {
+        let command = Command {
+            settle: Duration::ZERO,
+            timeout: Duration::ZERO,
+            without_members: true,
+            output: Output::Name,
+            plane: Plane::default(),
+        };
+        let error = run(&command, &Clock::simulated(jiff::Timestamp::UNIX_EPOCH)).await.unwrap_err();
+        assert_eq!(crate::report::exit_code(&error), crate::report::MISUSED, "{error}");
+    }
 
     #[test]
     fn printed_report() {

@@ -11,17 +11,17 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    DrainError, Limit, Options, Progress, Report, Stuck, Survey, abort, begin, draining_since, evict, find, named,
-    named_by, preview, wait,
+    DrainError, Limit, Options, Progress, Report, Stuck, Survey, abort, begin, close, draining_since, evict, find,
+    named, named_by, preview, rehearse, wait,
 };
 use crate::{
     asked,
     connect::Plane,
-    cordon::{Cordon, cordon},
+    cordon::Cordon,
     dry_run::DryRun,
     print::{self, Output},
     report::{Exit, INTERRUPTED, Misused},
-    taint::TaintError,
+    write::Mode,
 };
 
 /// Move everything off a cluster, a workload at a time.
@@ -171,10 +171,14 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         let survey = preview(&plane, &options, clock, print::note).await?;
         print::out(&shown(command, &survey, &cluster)?)?;
         let refused = refused(&options, &survey).filter(|_| !command.status);
-        return refused.map_or(Ok(()), |(stuck, total)| {
+        if let Some((stuck, total)) = refused {
             let (name, kept_by_strict) = (name.to_string(), survey.kept_by_strict);
-            Err(DrainError::WouldRefuse { name, stuck, kept_by_strict, total }.into())
-        });
+            return Err(DrainError::WouldRefuse { name, stuck, kept_by_strict, total }.into());
+        }
+        if command.dry_run == DryRun::Server && !command.status {
+            rehearse(&plane, &options, &survey.moving(options.stuck), clock.wall_seconds()).await?;
+        }
+        return Ok(());
     }
     tokio::select! {
         biased;
@@ -237,10 +241,7 @@ pub async fn whole(
     mut say: impl FnMut(&str),
 ) -> Result<Progress, DrainError> {
     let (name, limit) = (&options.cluster, Limit::of(timeout, clock));
-    cordon(plane, &name.0, Cordon::Close).await.map_err(|error| match error {
-        TaintError::NotFound { name } => DrainError::NotFound { name },
-        source => DrainError::Cordon { name: name.to_string(), source },
-    })?;
+    close(plane, name, Mode::Keep).await?;
     let survey = preview(plane, options, clock, &mut say).await?;
     say(&summary(name, &survey));
     for item in survey.stuck() {

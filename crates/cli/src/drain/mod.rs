@@ -39,10 +39,11 @@ pub use ironclad_planning::drain::{Drain, Item, Stuck, Survey};
 pub use steps::{Limit, Progress, Report, evict, wait};
 
 use crate::{
+    cordon::{self, Cordon},
     nodes::{self, Asked},
     taint::TaintError,
     unjoin::each,
-    write::FIELD_MANAGER,
+    write::{FIELD_MANAGER, Mode},
 };
 
 /// Most bindings that a line names.
@@ -176,6 +177,19 @@ pub enum DrainError {
         /// Reason.
         because: String,
     },
+    /// The server would refuse some of the moves: result of a dry run, which changes nothing.
+    #[error(
+        "cluster {name} would still have {}\n  because {because}\n  try: the same command again, once that is changed",
+        count(*left, "binding")
+    )]
+    WouldLeave {
+        /// The cluster.
+        name: String,
+        /// Number.
+        left: usize,
+        /// The server's answers.
+        because: String,
+    },
     /// The cluster could not be cordoned.
     #[error("cluster {name} was not drained: cordoning it")]
     Cordon {
@@ -293,11 +307,43 @@ pub fn draining_since(cluster: &Cluster) -> Option<&str> {
 /// # Errors
 /// If there is no such cluster, or the control plane refuses.
 pub async fn begin(plane: &Client, name: &ClusterName, now: Timestamp) -> Result<(), DrainError> {
-    change(plane, name, "annotating it", |cluster| {
+    annotate(plane, name, now, Mode::Keep).await
+}
+
+async fn annotate(plane: &Client, name: &ClusterName, now: Timestamp, mode: Mode) -> Result<(), DrainError> {
+    change(plane, name, mode, |cluster| {
         let begun = draining_since(cluster).is_some();
         (!begun).then(|| json!({ "metadata": { "annotations": { DRAINING: now.to_string() } } }))
     })
     .await
+}
+
+/// Closes the cluster to new workloads.
+async fn close(plane: &Client, name: &ClusterName, mode: Mode) -> Result<(), DrainError> {
+    cordon::change(plane, &name.0, Cordon::Close, mode).await.map(drop).map_err(|error| match error {
+        TaintError::NotFound { name } => DrainError::NotFound { name },
+        source => DrainError::Cordon { name: name.to_string(), source },
+    })
+}
+
+/// Asks the control plane whether it would take the writes of a drain of these bindings. None is made.
+///
+/// # Errors
+/// If it would refuse one.
+pub async fn rehearse(
+    plane: &Client,
+    options: &Options,
+    bindings: &[Binding],
+    now: Timestamp,
+) -> Result<(), DrainError> {
+    let name = &options.cluster;
+    close(plane, name, Mode::DryRun).await?;
+    annotate(plane, name, now, Mode::DryRun).await?;
+    let refused = steps::would_refuse(plane, options, bindings).await?;
+    match refused.len() {
+        0 => Ok(()),
+        left => Err(DrainError::WouldLeave { name: name.to_string(), left, because: named_by(&refused, "; ") }),
+    }
 }
 
 /// Ends a drain: processes that move bindings stop. The cluster stays cordoned, and moved bindings are not moved back.
@@ -305,7 +351,7 @@ pub async fn begin(plane: &Client, name: &ClusterName, now: Timestamp) -> Result
 /// # Errors
 /// If there is no such cluster, or the control plane refuses.
 pub async fn abort(plane: &Client, name: &ClusterName) -> Result<(), DrainError> {
-    change(plane, name, "annotating it", |cluster| {
+    change(plane, name, Mode::Keep, |cluster| {
         draining_since(cluster).map(|_| json!({ "metadata": { "annotations": { DRAINING: null } } }))
     })
     .await
@@ -315,11 +361,15 @@ pub async fn abort(plane: &Client, name: &ClusterName) -> Result<(), DrainError>
 async fn change(
     plane: &Client,
     name: &ClusterName,
-    doing: &str,
+    mode: Mode,
     patch: impl Fn(&Cluster) -> Option<Value>,
 ) -> Result<(), DrainError> {
     let api = Api::<Cluster>::all(plane.clone());
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        dry_run: mode == Mode::DryRun,
+        ..PatchParams::default()
+    };
     for tried in 1.. {
         let cluster = find(plane, name).await?;
         let Some(mut patch) = patch(&cluster) else { return Ok(()) };
@@ -327,7 +377,7 @@ async fn change(
         match api.patch(&name.0, &params, &Patch::Merge(patch)).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 && tried < TRIES => {}
-            Err(error) => return Err(failed(name, doing)(error)),
+            Err(error) => return Err(failed(name, "annotating it")(error)),
         }
     }
     Ok(())

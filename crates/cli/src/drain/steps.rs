@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{DrainError, Options, POLL_INTERVAL, READ_MAX, Stuck, TRIES, draining_since, failed, fleet::Fleet, named};
-use crate::write::FIELD_MANAGER;
+use crate::write::{FIELD_MANAGER, Mode};
 
 /// Progress of a drain.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -261,7 +261,7 @@ async fn one(
         let Some(patch) = drain::patch(present.spec(), &options.cluster, options.purge_mode) else {
             return Ok(Some(present));
         };
-        match write(plane, &present, patch).await {
+        match write(plane, &present, patch, Mode::Keep).await {
             Ok(moved) => return Ok(Some(moved)),
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Some(deleted(binding))),
@@ -300,10 +300,37 @@ async fn get(plane: &Client, options: &Options, binding: &Binding) -> Result<Opt
     Ok(found.filter(|found| found.uid() == binding.uid()))
 }
 
-async fn write(plane: &Client, seen: &Binding, mut patch: Value) -> Result<Binding, kube::Error> {
+/// Asks the server whether it would let these bindings move. Returns its answers about those that it would not.
+pub(super) async fn would_refuse(
+    plane: &Client,
+    options: &Options,
+    bindings: &[Binding],
+) -> Result<Vec<String>, DrainError> {
+    let mut refused = Vec::new();
+    for binding in bindings {
+        let key = binding.key();
+        let Some(patch) = drain::patch(binding.spec(), &options.cluster, options.purge_mode) else { continue };
+        match write(plane, binding, patch, Mode::DryRun).await {
+            Ok(_) => {}
+            // Others changed or deleted it meanwhile: a drain would look at it again.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+                refused.push(format!("{key}: {}", status.message));
+            }
+            Err(error) => return Err(failed(&options.cluster, format!("moving {key}"))(error)),
+        }
+    }
+    Ok(refused)
+}
+
+async fn write(plane: &Client, seen: &Binding, mut patch: Value, mode: Mode) -> Result<Binding, kube::Error> {
     let key = seen.key();
     patch["metadata"]["resourceVersion"] = json!(seen.metadata().resource_version);
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        dry_run: mode == Mode::DryRun,
+        ..PatchParams::default()
+    };
     match seen {
         Binding::Namespaced(_) => {
             let api = Api::<ResourceBinding>::namespaced(plane.clone(), &key.namespace);

@@ -2,6 +2,7 @@
 
 use ironclad_api::namespaces;
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
+use ironclad_fleet::count::count;
 use ironclad_planning::evicted::{next_episode, span};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
@@ -20,7 +21,6 @@ use crate::{
     connect::Plane,
     dry_run::DryRun,
     print::{self, Output},
-    report::Misused,
 };
 
 /// Pause or resume all evictions of the fleet, or show their state
@@ -161,9 +161,7 @@ async fn change(client: &Client, switch: EvictionSwitch, dry_run: DryRun) -> any
 }
 
 async fn status(client: &Client, output: Output, clock: &Clock) -> anyhow::Result<()> {
-    if output == Output::Name {
-        return Err(Misused("the state of evictions has no name\n  try: -o json".to_owned()).into());
-    }
+    output.without_names("the state of evictions")?;
     let leader = leader_report(client).await?;
     require_control_plane(client).await?;
     if output.is_objects() {
@@ -183,7 +181,11 @@ fn page(leader: &LeaderReport, now: jiff::Timestamp) -> String {
     text.push_str(&format!("evictions  {}\n", show::rate(report, leader.paused)));
     text.push_str(&format!("queue      {}\n", show::sums(report, now)));
     if report.episodes.is_empty() {
-        text.push_str("faulty     no cluster\n");
+        let unhealthy = match report.unhealthy {
+            0 => String::new(),
+            some => format!("; nothing is evicted yet from {}", count(some, "unhealthy cluster")),
+        };
+        text.push_str(&format!("faulty     no cluster{unhealthy}\n"));
         return text;
     }
     let row = |episode: &ironclad_failover::taint_manager::EpisodeReport| {
@@ -277,6 +279,11 @@ member1   1m30s   12        28        k:NoExecute
         assert!(held.contains("queue      0 queued; 26 held; 1 delayed; 1 without a target\n"), "{held}");
         let why = "\nevictions from member1 are held: evicted 3 bindings in this episode\n  try: remove the evicting taints of cluster member1";
         assert!(held.contains("k:NoExecute   limit reached\n") && held.contains(why), "{held}");
+        let quiet = Report { episodes: Vec::new(), ..report.clone() };
+        let yet = rendered(Some(quiet.clone()), false);
+        assert!(yet.ends_with("\nfaulty     no cluster; nothing is evicted yet from 1 unhealthy cluster\n"), "{yet}");
+        let none = rendered(Some(Report { unhealthy: 0, ..quiet }), false);
+        assert!(none.ends_with("\nfaulty     no cluster\n"), "{none}");
         let asked = rendered(Some(report), true);
         assert!(asked.contains("a pause was asked for and is not in force yet"), "{asked}");
         let silent = rendered(None, true);

@@ -50,6 +50,7 @@ pub struct Evicted {
 /// If a named binding does not exist, or the control plane does not answer.
 pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Result<()> {
     let Evicted { names, namespace, output } = asked;
+    output.without_names("an explanation")?;
     let client = plane.client().await?;
     let leader = leader_report(&client).await?;
     let now = clock.wall_seconds();

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::{
     Quantity, ResourceList, StringMap,
+    quantity::Amount,
     sim::{Flap, Slow, UsageRule},
 };
 use ironclad_seam::Clock;
@@ -129,7 +130,7 @@ pub enum Verb {
         #[arg(value_name = "MEMBER", required = true)]
         members: Vec<String>,
         /// Number of nodes of each
-        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
         nodes: u32,
         #[command(flatten)]
         each: Capacity,
@@ -167,13 +168,13 @@ pub struct Targets {
 #[derive(clap::Args, Debug)]
 pub struct Capacity {
     /// CPU of each node
-    #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
+    #[arg(long, value_name = "QUANTITY", value_parser = positive)]
     pub cpu: Option<Quantity>,
     /// Memory of each node
-    #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
+    #[arg(long, value_name = "QUANTITY", value_parser = positive)]
     pub memory: Option<Quantity>,
     /// Maximum number of pods of each node
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub pods: Option<u32>,
     /// Label of each node, such as disk=ssd (repeatable)
     #[arg(long = "node-label", value_name = "KEY=VALUE", value_parser = pair)]
@@ -202,9 +203,16 @@ fn written_duration(text: &str) -> Result<String, String> {
 }
 
 fn quantity(text: &str) -> Result<Quantity, String> {
-    match ironclad_api::quantity::Amount::parse(text) {
+    match Amount::parse(text) {
         Ok(_) => Ok(Quantity(text.to_owned())),
         Err(_) => Err(format!("{text:?} is not a quantity (write it like 800m, 2 or 1Gi)")),
+    }
+}
+
+fn positive(text: &str) -> Result<Quantity, String> {
+    match quantity(text)? {
+        amount if Amount::parse(&amount.0).is_ok_and(|amount| amount > Amount::ZERO) => Ok(amount),
+        _ => Err(format!("{text:?} is not above 0 (write it like 800m, 2 or 1Gi)")),
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     connect::Plane, dry_run::DryRun, evictions::observe::leader_report_if_readable, plan::read::every, print,
-    report::Misused, write::Mode,
+    report::Misused,
 };
 
 /// More evictions than these are not begun from a terminal without a question.
@@ -127,11 +127,7 @@ async fn one(
     outcome: Outcome,
 ) -> anyhow::Result<String> {
     let name = cluster.name_any();
-    let (mode, suffix) = match command.dry_run {
-        DryRun::None => (Some(Mode::Keep), ""),
-        DryRun::Client => (None, " (dry run)"),
-        DryRun::Server => (Some(Mode::DryRun), " (server dry run)"),
-    };
+    let (mode, suffix) = (command.dry_run.mode(), command.dry_run.suffix());
     if let Some(mode) = mode {
         let edit = |taints: &[ironclad_api::Taint]| Ok(Some(edited(&name, taints, request, overwrite)?.0));
         change(plane, cluster, mode, edit).await?;

@@ -6,13 +6,14 @@ use ironclad_api::names::member_service_account;
 use ironclad_planning::unjoin::Impact;
 use ironclad_seam::Clock;
 
-use super::{Joined, OnTimeout, Workloads, clean, clean_plane, find, remove};
+use super::{Cleaned, Joined, OnTimeout, Workloads, clean, clean_plane, find, remove};
 use crate::{
     connect::{self, Plane},
     drain,
     dry_run::DryRun,
     print,
     report::{Misused, answer},
+    write::Mode,
 };
 
 /// Take a push member out of the fleet.
@@ -69,6 +70,13 @@ pub struct Command {
     pub plane: Plane,
 }
 
+impl Command {
+    fn joined<'a>(&'a self, plane: &'a str, confirmed: bool) -> Joined<'a> {
+        let mode = self.dry_run.mode().unwrap_or(Mode::DryRun);
+        Joined { cluster: &self.cluster, plane, namespace: &self.cluster_namespace, confirmed, mode }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -118,12 +126,19 @@ pub async fn whole(
     let workloads = if command.keep_workloads || super::keeps(&cluster) { Workloads::Keep } else { Workloads::Remove };
     let reach = if cluster.is_ready() { Reach::Ready } else { Reach::NotReady };
     report(&format!("cluster {name}: {impact}{}", kept(workloads, reach)));
+    let joined = command.joined(&plane_id, true);
     if command.dry_run != DryRun::None {
         let drained = if command.drain { " once it is drained; see: ironclad drain --dry-run" } else { "" };
         if !command.drain {
             refuse(command, impact, "would not be unjoined")?;
         }
-        return Ok(format!("cluster({name}) would be unjoined (dry run){drained}\n"));
+        if command.dry_run == DryRun::Server {
+            super::would_remove(plane, &cluster, workloads).await?;
+            if let Some(member) = member {
+                left_in_member(&clean(member, &joined).await?, &mut report);
+            }
+        }
+        return Ok(format!("cluster({name}) would be unjoined{}{drained}\n", command.dry_run.suffix()));
     }
     if !command.drain {
         refuse(command, impact, "was not unjoined")?;
@@ -142,7 +157,6 @@ pub async fn whole(
             "left in the member, which could not be reached: what ran there runs on until somebody removes it there",
         );
     }
-    let joined = Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: true };
     match member {
         Some(member) => match clean(member, &joined).await {
             Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
@@ -154,7 +168,7 @@ pub async fn whole(
                     "cluster {name} is deleted, but what the join made in the member is not\n  try: {again}"
                 )));
             }
-            Ok(cleaned) => cleaned.left.iter().for_each(|left| report(&format!("left in the member: {left}"))),
+            Ok(cleaned) => left_in_member(&cleaned, &mut report),
         },
         None => report(&format!(
             "left in the member: ServiceAccount {}/{} with its rights and its token\n  try: {} removes them",
@@ -172,6 +186,10 @@ pub async fn whole(
     Ok(format!("cluster({name}) is unjoined successfully\n"))
 }
 
+fn left_in_member(cleaned: &Cleaned, report: &mut impl FnMut(&str)) {
+    cleaned.left.iter().for_each(|left| report(&format!("left in the member: {left}")));
+}
+
 fn again(command: &Command) -> String {
     let file = command.cluster_kubeconfig.as_ref().map_or_else(|| "FILE".to_owned(), |file| file.display().to_string());
     format!("ironclad unjoin {} --yes --cluster-kubeconfig {file}", command.cluster)
@@ -187,13 +205,16 @@ async fn leftovers(
 ) -> anyhow::Result<String> {
     let name = &command.cluster;
     let plane_id = super::identify(plane, Some(member), name, None).await?;
+    let joined = command.joined(&plane_id, false);
     if command.dry_run != DryRun::None {
-        return Ok(format!("what is left of cluster({name}) would be removed (dry run)\n"));
+        if command.dry_run == DryRun::Server {
+            left_in_member(&clean(member, &joined).await?, &mut report);
+        }
+        return Ok(format!("what is left of cluster({name}) would be removed{}\n", command.dry_run.suffix()));
     }
     confirm(command)?;
-    let joined = Joined { cluster: name, plane: &plane_id, namespace: &command.cluster_namespace, confirmed: false };
     let cleaned = clean(member, &joined).await?;
-    cleaned.left.iter().for_each(|left| report(&format!("left in the member: {left}")));
+    left_in_member(&cleaned, &mut report);
     let in_plane = clean_plane(plane, name, &command.cluster_namespace).await?;
     if cleaned.deleted + in_plane.deleted == 0 {
         return Err(not_found.into());

@@ -16,7 +16,10 @@ use kube::{
 };
 
 use super::{UnjoinError, failed};
-use crate::join::ownership::{self, Owner};
+use crate::{
+    join::ownership::{self, Owner},
+    write::Mode,
+};
 
 /// Objects that a namespace has from the start.
 const OF_EVERY_NAMESPACE: [(&str, &str); 2] = [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")];
@@ -33,6 +36,8 @@ pub struct Joined<'a> {
     /// The Cluster exists and its id is that of the member, so that objects without our annotation, which karmadactl
     /// and older releases made, are known to be its own.
     pub confirmed: bool,
+    /// The servers are only asked.
+    pub mode: Mode,
 }
 
 /// Result of a removal.
@@ -45,7 +50,8 @@ pub struct Cleaned {
 }
 
 /// Deletes the binding, role, accounts and Secrets that the join made, and its namespace if nothing else is in it:
-/// a member may belong to two control planes.
+/// a member may belong to two control planes. In a dry run the cluster's own account stays, so that what is shared, and
+/// the namespace, is not asked for.
 ///
 /// # Errors
 /// If the member refuses.
@@ -131,7 +137,7 @@ async fn first_other(member: &Client, namespace: &str) -> Result<Option<String>,
 pub async fn clean_plane(plane: &Client, cluster: &str, namespace: &str) -> Result<Cleaned, UnjoinError> {
     let secrets: Api<Secret> = Api::namespaced(plane.clone(), namespace);
     let mut cleaned = Cleaned::default();
-    let joined = Joined { cluster, plane: "", namespace, confirmed: true };
+    let joined = Joined { cluster, plane: "", namespace, confirmed: true, mode: Mode::Keep };
     let ours = |meta: &ObjectMeta| match ownership::in_plane(meta, cluster) {
         Owner::Ours => Owner::Ours,
         _ => Owner::Other("it is not the cluster's".to_owned()),
@@ -161,7 +167,8 @@ where
         return Ok(());
     }
     let preconditions = Some(Preconditions { uid: found.uid(), resource_version: None });
-    match api.delete(name, &DeleteParams { preconditions, ..DeleteParams::background() }).await {
+    let params = DeleteParams { preconditions, dry_run: joined.mode == Mode::DryRun, ..DeleteParams::background() };
+    match api.delete(name, &params).await {
         Ok(_) => cleaned.deleted += 1,
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(error) => return Err(failed("deleting")(error)),

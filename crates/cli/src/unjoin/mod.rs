@@ -213,14 +213,44 @@ pub fn keeps(cluster: &Cluster) -> bool {
 
 /// The annotation is written before the deletion, so controllers that see the deletion see the annotation too: no
 /// object of the member has a moment in which it would be deleted.
-async fn mark(clusters: &Api<Cluster>, cluster: &Cluster) -> Result<(), kube::Error> {
+async fn mark(clusters: &Api<Cluster>, cluster: &Cluster, dry_run: bool) -> Result<(), kube::Error> {
     if keeps(cluster) {
         return Ok(());
     }
     let uid = cluster.metadata.uid.clone();
     let patch = json!({ "metadata": { "uid": uid, "annotations": { KEEP_WORKLOADS: labels::TRUE } } });
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
-    clusters.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    let params = PatchParams { dry_run, ..PatchParams::default() };
+    clusters.patch_metadata(name, &params, &Patch::Merge(patch)).await.map(drop)
+}
+
+/// Begins the deletion of the cluster, in a dry run as far as the server is asked. Returns false if it does not exist.
+async fn delete(
+    clusters: &Api<Cluster>,
+    cluster: &Cluster,
+    workloads: Workloads,
+    dry_run: bool,
+) -> Result<bool, UnjoinError> {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    if workloads == Workloads::Keep {
+        let doing = "marking that its workloads are kept";
+        mark(clusters, cluster, dry_run).await.map_err(failed(name, doing))?;
+    }
+    let preconditions = Some(Preconditions { uid: cluster.metadata.uid.clone(), resource_version: None });
+    let params = DeleteParams { preconditions, dry_run, ..DeleteParams::background() };
+    match clusters.delete(name, &params).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(error) => Err(failed(name, "deleting it")(error)),
+    }
+}
+
+/// Asks the control plane whether it would take the writes of [`remove`].
+///
+/// # Errors
+/// If it would not.
+pub(crate) async fn would_remove(plane: &Client, cluster: &Cluster, workloads: Workloads) -> Result<(), UnjoinError> {
+    delete(&Api::all(plane.clone()), cluster, workloads, true).await.map(drop)
 }
 
 /// Deletes the cluster and waits until it is removed. Reports what blocks the removal meanwhile.
@@ -238,18 +268,8 @@ pub async fn remove(
 ) -> Result<(), UnjoinError> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let clusters: Api<Cluster> = Api::all(plane.clone());
-    if workloads == Workloads::Keep {
-        mark(&clusters, cluster).await.map_err(failed(name, "marking that its workloads are kept"))?;
-    }
-    let uid = cluster.metadata.uid.clone();
-    let params = DeleteParams {
-        preconditions: Some(Preconditions { uid, resource_version: None }),
-        ..DeleteParams::background()
-    };
-    match clusters.delete(name, &params).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-        Err(error) => return Err(failed(name, "deleting it")(error)),
+    if !delete(&clusters, cluster, workloads, false).await? {
+        return Ok(());
     }
     let deadline = clock.mono() + wait;
     let mut forced = on_timeout == OnTimeout::Report;

@@ -91,6 +91,11 @@ pub struct About {
 /// # Errors
 /// If there is no such template, cluster or binding, or the control plane does not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let about = match &command.question {
+        Some(Question::Not { about, .. }) => about,
+        _ => &command.about,
+    };
+    about.output.without_names("an explanation")?;
     match &command.question {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {

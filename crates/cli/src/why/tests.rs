@@ -27,6 +27,22 @@ metadata: {name: web, namespace: shop, uid: w, labels: {app: web}}
 spec: {replicas: 2, template: {spec: {containers: [{name: web, image: "web:1"}]}}}
 "#;
 
+/// A format that a verb does not have is refused, before a server is asked.
+#[tokio::test]
+async fn explanations_have_no_names() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        why: super::Command,
+    }
+    let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
+    for line in ["why deploy/web -o name", "why not m1 deploy/web -o name", "why evicted -o name"] {
+        let parsed = <Line as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+        let error = super::run(&parsed.why, &clock).await.unwrap_err();
+        assert_eq!(crate::report::exit_code(&error), crate::report::MISUSED, "{line}: {error}");
+    }
+}
+
 fn policy(name: &str, selector: &str, placement: &str) -> String {
     format!(
         "---\napiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\n\

@@ -18,15 +18,18 @@ use ironclad_api::{
 use ironclad_apiserver::Identity;
 use ironclad_cli::{
     cordon::{Cordon, command::apply},
-    drain::{Options, Stuck, abort, begin, command::whole, draining_since, find, preview},
+    drain::{Options, Stuck, abort, begin, command::whole, draining_since, find, preview, rehearse},
     report::{FAILED, MISUSED, exit_code, render},
     unjoin::command::{Command as Unjoin, whole as unjoin},
 };
 use ironclad_failover::{drain::Health, flags::eviction::Check};
 use ironclad_runtime::in_process_client;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Namespace},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
 use kube::{
-    Api,
+    Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     client::Body,
 };
@@ -457,4 +460,53 @@ async fn workloads_that_run_everywhere_keep_no_cluster() {
     let (done, said) = drained(&world, &Options::new("m1")).await;
     assert_eq!(done, Ok(2), "{said:?}");
     assert!(!is_on_m1(&world, "dup").await && !is_on_m1(&world, "div").await);
+}
+
+/// With `--dry-run=server` the server is asked for each write, and makes none.
+#[tokio::test(start_paused = true)]
+async fn a_server_tells_beforehand_what_it_would_refuse() {
+    let world = world().await;
+    bind(&world, "a", &["m2"]).await;
+    let (options, clock) = (Options::new("m1"), &world.seam.clock);
+    let moving = preview(&world.plane.client, &options, clock, |_| {}).await.unwrap().moving(Stuck::Refuse);
+    let clusters = Api::<Cluster>::all(world.plane.client.clone());
+    let version = |cluster: Cluster| cluster.metadata.resource_version;
+    let before = (version(clusters.get("m1").await.unwrap()), bindings(&world).get("a").await.unwrap());
+    let rehearsed = async |client: &Client| {
+        let done = rehearse(client, &options, &moving, clock.wall_seconds()).await;
+        done.map_err(|error| render(&error.into()))
+    };
+    world.plane.writes();
+    assert_eq!(rehearsed(&world.plane.client).await, Ok(()));
+    assert_eq!(world.plane.writes(), 3, "cordon, note and move");
+    let client = in_process_client(world.plane.server.in_process(Identity::user("jane", &[])), Arc::default());
+    let refused = rehearsed(&client).await.unwrap_err();
+    assert!(refused.starts_with("error: cluster m1 was not drained: cordoning it"), "{refused}");
+
+    let role = json!({"metadata": {"name": "clusters"}, "rules": [{"apiGroups": ["*"], "resources": ["clusters"], "verbs": ["*"]}]});
+    let role: ClusterRole = serde_json::from_value(role).unwrap();
+    Api::all(world.plane.client.clone()).create(&PostParams::default(), &role).await.unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "clusters"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "clusters"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    }))
+    .unwrap();
+    Api::all(world.plane.client.clone()).create(&PostParams::default(), &binding).await.unwrap();
+    let refused = rehearsed(&client).await.unwrap_err();
+    let want = "error: cluster m1 would still have 1 binding\n  because default/a: resourcebindings.work.karmada.io \"a\" is forbidden: User \"jane\"";
+    assert!(refused.starts_with(want), "{refused}");
+    let after = (version(clusters.get("m1").await.unwrap()), bindings(&world).get("a").await.unwrap());
+    assert_eq!(after, before, "nothing is written");
+
+    world.plane.writes();
+    for (line, asks) in [("--no-drain", 1), ("--keep-workloads", 2)] {
+        let done = run_line(&world, &format!("m1 --yes --dry-run=server {line}")).await;
+        assert_eq!(done.as_deref(), Ok("cluster(m1) would be unjoined (server dry run)\n"), "{line}");
+        assert_eq!(world.plane.writes(), asks, "{line}");
+        assert_eq!(version(clusters.get("m1").await.unwrap()), before.0, "{line}");
+    }
+    let line = Line::try_parse_from(["unjoin", "m1", "--yes", "--no-drain", "--dry-run=server"]).unwrap();
+    let refused = unjoin(&client, None, clock, &line.unjoin, |_| ()).await.map_err(|error| render(&error));
+    assert!(refused.as_ref().unwrap_err().contains("forbidden"), "{refused:?}");
 }

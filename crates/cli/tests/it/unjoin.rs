@@ -5,6 +5,7 @@ use ironclad_api::{
     work::{ResourceBinding, ResourceBindingSpec, TargetCluster, Work, WorkSpec},
 };
 use ironclad_cli::{
+    Mode,
     join::register,
     report::render,
     unjoin::{Joined, OnTimeout, Workloads, clean, find, impact, keeps, remove},
@@ -123,7 +124,8 @@ async fn objects_of_another_control_plane_stay_in_the_member() {
     let client = &world.member.client;
     let plane =
         Api::<Namespace>::all(world.plane.client.clone()).get("kube-system").await.unwrap().metadata.uid.unwrap();
-    let joined = |cluster| Joined { cluster, plane: &plane, namespace: "karmada-cluster", confirmed: true };
+    let joined =
+        |cluster| Joined { cluster, plane: &plane, namespace: "karmada-cluster", confirmed: true, mode: Mode::Keep };
     let theirs: ServiceAccount = serde_json::from_value(json!({
         "metadata": { "name": "karmada-theirs", "labels": { "karmada.io/system": "true" } },
     }))

@@ -14,7 +14,7 @@ use ironclad_api::{
     work::Work,
 };
 use ironclad_autoscaling::distributed_hpa::wakes::target as target_wakes;
-use ironclad_fleet::{Binding, Gvk};
+use ironclad_fleet::{Binding, Gvk, ObjectKey};
 use ironclad_propagation::{binding, changes, new_ids::NewIds, overrides, wakes};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
@@ -25,7 +25,7 @@ use self::{apply::Applier, metrics::BindingMetrics, observe::Observer, waits::Sc
 use crate::{
     bindings::{BindingChange, Bindings, queue_key},
     controller::{Controller, Reconciler},
-    index::{BY_TEMPLATE, binding_of, template_name},
+    index::{BY_TEMPLATE, binding_of, object_key, template_name},
     interpreter::{Interpreters, Resolved},
     objects::Objects,
     setup::{Setup, on_change, on_interpretation, on_template},
@@ -161,8 +161,13 @@ impl BindingController {
         self.enqueue_targets(change.old.as_deref(), change.new.as_deref());
     }
 
-    /// Objects of some kinds scale others.
+    /// Objects of some kinds scale others, and the owner of a Service's port may change without its content.
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
+        if let (Some(old), Some(new)) = (&change.old, &change.new)
+            && old.metadata.managed_fields != new.metadata.managed_fields
+        {
+            self.enqueue_bindings(&object_key(gvk, &**new));
+        }
         let (old, new) = self.observer.scalers.changed(gvk, change);
         if old.is_some() || new.is_some() {
             self.enqueue_targets(old.as_ref().map(|old| &*old.hpa), new.as_ref().map(|new| &*new.hpa));
@@ -170,10 +175,12 @@ impl BindingController {
     }
 
     fn enqueue_targets(&self, old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodAutoscaler>) {
-        for target in target_wakes(old, new) {
-            for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&target)) {
-                self.queue.add(queue_key(&binding));
-            }
+        target_wakes(old, new).iter().for_each(|target| self.enqueue_bindings(target));
+    }
+
+    fn enqueue_bindings(&self, template: &ObjectKey) {
+        for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(template)) {
+            self.queue.add(queue_key(&binding));
         }
     }
 

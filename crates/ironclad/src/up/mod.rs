@@ -22,7 +22,7 @@ use ironclad_api::{
     roles::cluster_roles,
 };
 use ironclad_apiserver::{FeatureGates, Identity, Options as ServerOptions, Server, pki};
-use ironclad_cli::print;
+use ironclad_cli::{print, report::Misused};
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
     FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain, metrics::MetricsRoute,
@@ -69,6 +69,8 @@ const CONTROLLERS_USER: &str = "ironclad-controllers";
 ///
 /// The same --data-dir resumes where it was. ctrl-c or SIGTERM ends it cleanly.
 #[derive(clap::Args, Debug)]
+#[command(before_help = "Start here: ironclad up --demo, in another terminal ironclad get clusters.
+All flags have defaults; those that matter first are --data-dir, --clusters and --listen.")]
 #[command(after_help = "Examples:
   ironclad up --demo
   ironclad up --clusters 5 --nodes 10 --data-dir /var/lib/ironclad
@@ -332,7 +334,8 @@ fn start_plane_controllers(client: Client, seam: &Seam, credentials: &pki::Pki) 
 
 async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     let Ok(socket) = address.parse::<SocketAddr>() else {
-        bail!("--listen {address:?} is not an address and port\n  try: --listen 127.0.0.1:6443");
+        let message = format!("--listen {address:?} is not an address and port\n  try: --listen 127.0.0.1:6443");
+        return Err(Misused(message).into());
     };
     match TcpListener::bind(socket).await {
         Ok(listener) => Ok(listener),

@@ -29,7 +29,7 @@ use crate::{
     detector::binding::Binding,
     namespace,
     new_ids::NewIds,
-    overrides,
+    node_ports, overrides,
     skipped_resources::Skipped,
     template::{self, Identity},
     work::{
@@ -595,6 +595,7 @@ impl Copy<'_> {
         finalizer::add(&mut work.metadata, finalizers::EXECUTION_CONTROLLER);
 
         let mut manifest = overridden.manifest;
+        node_ports::leave_out(self.template, &mut manifest);
         manifest::set_label(&mut manifest, binding.id_label(), binding_id);
         let generation = template::generation(self.template);
         if generation > 0 {

@@ -31,7 +31,7 @@ pub use self::decide::duration;
 use self::{
     address::Addresses,
     decide::{Step, decide, starts_at_once},
-    references::{Kind, Missing, missing},
+    references::{Kind, Missing, Reference, missing, references},
     restarts::{crashed, restarted},
     status::{PodLocation, ended, is_waiting, running, waiting},
 };
@@ -125,14 +125,14 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
     weak
 }
 
-/// Enqueues the pods that wait for an object as soon as it exists.
+/// Enqueues the pods that wait for an object as soon as it exists, or changes.
 fn wake<K>(informer: &Informer<K>, kind: Kind, kubelet: &Weak<Kubelet>, queue: &Queue<Key>)
 where
     K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
     let (of, to) = (kubelet.clone(), queue.clone());
     informer.on_change(move |change| {
-        let (Some(object), None, Some(kubelet)) = (&change.new, &change.old, of.upgrade()) else { return };
+        let (Some(object), Some(kubelet)) = (&change.new, of.upgrade()) else { return };
         let pods = kubelet.waiting.lock().remove(&(kind, Key::of(&**object)));
         pods.into_iter().flatten().for_each(|pod| to.add(pod));
     });
@@ -142,7 +142,8 @@ impl Kubelet {
     /// Returns the initial status of a new pod that has its node: running, if its startup takes no time.
     pub(crate) fn status_at_birth(&self, pod: &Pod) -> Option<PodStatus> {
         self.nodes.get("", node_of(pod))?;
-        if self.missing(pod).is_some() {
+        // Keys have to be asked for.
+        if self.missing(pod).is_some() || references(pod).iter().any(|reference| reference.key.is_some()) {
             return None;
         }
         let ready = starts_at_once(pod, &self.times.lock())?;
@@ -182,7 +183,7 @@ impl Kubelet {
             Step::Wait(until) => Ok(Next::After(until.duration_since(now).unsigned_abs())),
             Step::Run { ready } => {
                 if phase(&pod) != "Running"
-                    && let Some(missing) = self.await_missing(&pod, key)
+                    && let Some(missing) = self.await_missing(&pod, key).await?
                 {
                     if is_waiting(&pod, &missing) {
                         return Ok(Next::Forget);
@@ -209,13 +210,44 @@ impl Kubelet {
         missing(pod, |kind, name| self.referenced.has(kind, namespace, name))
     }
 
-    /// Returns the object that the pod waits for. The pod is enqueued when it exists.
-    fn await_missing(&self, pod: &Pod, key: &Key) -> Option<Missing> {
-        let missing = self.missing(pod)?;
-        let object = Key::new(&key.namespace, &missing.name);
-        self.waiting.lock().entry((missing.kind, object)).or_default().insert(key.clone());
-        // It may have appeared before the pod was noted.
-        self.missing(pod)
+    /// Returns the object that the pod waits for. The pod is enqueued when it exists, or changes.
+    async fn await_missing(&self, pod: &Pod, key: &Key) -> Result<Option<Missing>, Failure> {
+        let note = |kind: Kind, name: &str| {
+            let object = Key::new(&key.namespace, name);
+            self.waiting.lock().entry((kind, object)).or_default().insert(key.clone());
+        };
+        if let Some(missing) = self.missing(pod) {
+            note(missing.kind, &missing.name);
+            // It may have appeared before the pod was noted.
+            return Ok(self.missing(pod));
+        }
+        for reference in references(pod) {
+            let Some(needed) = reference.key else { continue };
+            note(reference.kind, reference.name);
+            if !self.has_key(&key.namespace, &reference, needed).await? {
+                return Ok(Some(reference.without_key(&key.namespace)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks the server: caches have no content of ConfigMaps and Secrets.
+    async fn has_key(&self, namespace: &str, reference: &Reference<'_>, key: &str) -> Result<bool, Failure> {
+        let client = self.cluster.client.clone();
+        Ok(match reference.kind {
+            Kind::ConfigMap => {
+                let found = Api::<ConfigMap>::namespaced(client, namespace).get_opt(reference.name).await?;
+                found.is_some_and(|map| {
+                    map.data.is_some_and(|data| data.contains_key(key))
+                        || map.binary_data.is_some_and(|data| data.contains_key(key))
+                })
+            }
+            Kind::Secret => {
+                let found = Api::<Secret>::namespaced(client, namespace).get_opt(reference.name).await?;
+                found.is_some_and(|secret| secret.data.is_some_and(|data| data.contains_key(key)))
+            }
+            Kind::Claim => true,
+        })
     }
 
     fn seconds(&self, now: Timestamp) -> Timestamp {

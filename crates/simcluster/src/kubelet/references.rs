@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use k8s_openapi::api::core::v1::{Container, Pod, Volume};
+use k8s_openapi::api::core::v1::{Container, KeyToPath, Pod, Volume};
 
 /// ConfigMap that the member's own controller publishes in each namespace. Pods do not wait for it: members without a
 /// certificate have none.
@@ -37,62 +37,109 @@ pub(super) struct Missing {
     pub(super) message: String,
 }
 
-/// Returns the first object that the pod needs and that does not exist. Volumes are mounted before containers read
-/// their environment.
+/// Object that a pod refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reference<'a> {
+    pub(super) kind: Kind,
+    pub(super) name: &'a str,
+    /// Key that it has to have.
+    pub(super) key: Option<&'a str>,
+    is_mounted: bool,
+}
+
+impl Reference<'_> {
+    fn missing(&self, message: String) -> Missing {
+        let (reason, message) = match self.is_mounted {
+            true => ("ContainerCreating", String::new()),
+            false => ("CreateContainerConfigError", message),
+        };
+        Missing { kind: self.kind, name: self.name.to_owned(), reason, message }
+    }
+
+    /// The key is missing: the object of this namespace exists without it.
+    pub(super) fn without_key(&self, namespace: &str) -> Missing {
+        let kind = match self.kind {
+            Kind::ConfigMap => "ConfigMap",
+            _ => "Secret",
+        };
+        self.missing(format!("couldn't find key {} in {kind} {namespace}/{}", self.key.unwrap_or_default(), self.name))
+    }
+}
+
+/// Returns the first object that the pod needs and that does not exist.
 pub(super) fn missing(pod: &Pod, exists: impl Fn(Kind, &str) -> bool) -> Option<Missing> {
-    let spec = pod.spec.as_ref()?;
-    let absent = |(kind, name): &(Kind, &str)| !name.is_empty() && *name != ROOT_CA && !exists(*kind, name);
-    let mounted = spec.volumes.iter().flatten().flat_map(of_volume).find(absent);
-    if let Some((kind, name)) = mounted {
-        return Some(Missing { kind, name: name.to_owned(), reason: "ContainerCreating", message: String::new() });
-    }
+    let found = references(pod).into_iter().find(|reference| !exists(reference.kind, reference.name))?;
+    Some(found.missing(format!("{} \"{}\" not found", found.kind, found.name)))
+}
+
+/// The objects that the pod needs. Volumes are mounted before containers read their environment.
+pub(super) fn references(pod: &Pod) -> Vec<Reference<'_>> {
+    let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
+    let mut found = Found::default();
+    spec.volumes.iter().flatten().for_each(|volume| found.volume(volume));
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let (kind, name) = containers.flat_map(of_environment).find(absent)?;
-    let message = format!("{kind} \"{name}\" not found");
-    Some(Missing { kind, name: name.to_owned(), reason: "CreateContainerConfigError", message })
+    containers.for_each(|container| found.environment(container));
+    found.0.retain(|reference| !reference.name.is_empty() && reference.name != ROOT_CA);
+    found.0
 }
 
-fn of_volume(volume: &Volume) -> Vec<(Kind, &str)> {
-    let mut found = Vec::new();
-    if let Some(source) = volume.config_map.as_ref().filter(|s| s.optional != Some(true)) {
-        found.push((Kind::ConfigMap, source.name.as_str()));
-    }
-    if let Some(source) = volume.secret.as_ref().filter(|s| s.optional != Some(true)) {
-        found.extend(source.secret_name.as_deref().map(|name| (Kind::Secret, name)));
-    }
-    if let Some(source) = &volume.persistent_volume_claim {
-        found.push((Kind::Claim, source.claim_name.as_str()));
-    }
-    for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
-        if let Some(map) = source.config_map.as_ref().filter(|s| s.optional != Some(true)) {
-            found.push((Kind::ConfigMap, map.name.as_str()));
+#[derive(Default)]
+struct Found<'a>(Vec<Reference<'a>>);
+
+impl<'a> Found<'a> {
+    /// Notes an object and its keys. What is optional keeps no pod waiting.
+    fn add(&mut self, kind: Kind, name: &'a str, optional: Option<bool>, keys: &[&'a str], is_mounted: bool) {
+        if optional == Some(true) {
+            return;
         }
-        if let Some(secret) = source.secret.as_ref().filter(|s| s.optional != Some(true)) {
-            found.push((Kind::Secret, secret.name.as_str()));
+        self.0.push(Reference { kind, name, key: None, is_mounted });
+        let keys = keys.iter().map(|key| Reference { kind, name, key: Some(key), is_mounted });
+        self.0.extend(keys);
+    }
+
+    fn volume(&mut self, volume: &'a Volume) {
+        if let Some(source) = &volume.config_map {
+            self.add(Kind::ConfigMap, &source.name, source.optional, &keys(source.items.as_deref()), true);
+        }
+        if let Some(source) = &volume.secret {
+            let name = source.secret_name.as_deref().unwrap_or_default();
+            self.add(Kind::Secret, name, source.optional, &keys(source.items.as_deref()), true);
+        }
+        if let Some(source) = &volume.persistent_volume_claim {
+            self.add(Kind::Claim, &source.claim_name, None, &[], true);
+        }
+        for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
+            if let Some(map) = &source.config_map {
+                self.add(Kind::ConfigMap, &map.name, map.optional, &keys(map.items.as_deref()), true);
+            }
+            if let Some(secret) = &source.secret {
+                self.add(Kind::Secret, &secret.name, secret.optional, &keys(secret.items.as_deref()), true);
+            }
         }
     }
-    found
+
+    fn environment(&mut self, container: &'a Container) {
+        for source in container.env_from.iter().flatten() {
+            if let Some(map) = &source.config_map_ref {
+                self.add(Kind::ConfigMap, &map.name, map.optional, &[], false);
+            }
+            if let Some(secret) = &source.secret_ref {
+                self.add(Kind::Secret, &secret.name, secret.optional, &[], false);
+            }
+        }
+        for source in container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref()) {
+            if let Some(map) = &source.config_map_key_ref {
+                self.add(Kind::ConfigMap, &map.name, map.optional, &[&map.key], false);
+            }
+            if let Some(secret) = &source.secret_key_ref {
+                self.add(Kind::Secret, &secret.name, secret.optional, &[&secret.key], false);
+            }
+        }
+    }
 }
 
-fn of_environment(container: &Container) -> Vec<(Kind, &str)> {
-    let mut found = Vec::new();
-    for source in container.env_from.iter().flatten() {
-        if let Some(map) = source.config_map_ref.as_ref().filter(|s| s.optional != Some(true)) {
-            found.push((Kind::ConfigMap, map.name.as_str()));
-        }
-        if let Some(secret) = source.secret_ref.as_ref().filter(|s| s.optional != Some(true)) {
-            found.push((Kind::Secret, secret.name.as_str()));
-        }
-    }
-    for source in container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref()) {
-        if let Some(map) = source.config_map_key_ref.as_ref().filter(|s| s.optional != Some(true)) {
-            found.push((Kind::ConfigMap, map.name.as_str()));
-        }
-        if let Some(secret) = source.secret_key_ref.as_ref().filter(|s| s.optional != Some(true)) {
-            found.push((Kind::Secret, secret.name.as_str()));
-        }
-    }
-    found
+fn keys(items: Option<&[KeyToPath]>) -> Vec<&str> {
+    items.into_iter().flatten().map(|item| item.key.as_str()).collect()
 }
 
 #[cfg(test)]
@@ -162,5 +209,49 @@ mod tests {
     fn the_message_names_the_kind() {
         let pod = pod(json!([]), json!({"envFrom": [{"configMapRef": {"name": "a"}}]}));
         assert_eq!(missing(&pod, |_, _| false).unwrap().message, "configmap \"a\" not found");
+    }
+
+    #[test]
+    fn keys_that_volumes_and_variables_name_are_needed() {
+        let items = json!([{"key": "k", "path": "p"}]);
+        for (name, volumes, container, want) in [
+            (
+                "a Secret's volume",
+                json!([{"name": "v", "secret": {"secretName": "a", "items": items}}]),
+                json!({}),
+                Some("ContainerCreating "),
+            ),
+            (
+                "a projected ConfigMap",
+                json!([{"name": "v", "projected": {"sources": [{"configMap": {"name": "a", "items": items}}]}}]),
+                json!({}),
+                Some("ContainerCreating "),
+            ),
+            (
+                "a variable",
+                json!([]),
+                json!({"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "a", "key": "k"}}}]}),
+                Some("CreateContainerConfigError couldn't find key k in Secret ns/a"),
+            ),
+            (
+                "an optional one",
+                json!([{"name": "v", "secret": {"secretName": "a", "items": items, "optional": true}}]),
+                json!({"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "k", "optional": true}}}]}),
+                None,
+            ),
+            ("all keys", json!([{"name": "v", "secret": {"secretName": "a"}}]), json!({}), None),
+            (
+                "the root certificate",
+                json!([{"name": "v", "projected": {"sources": [{"configMap": {"name": ROOT_CA, "items": items}}]}}]),
+                json!({}),
+                None,
+            ),
+        ] {
+            let pod = pod(volumes, container);
+            let needed = references(&pod).into_iter().find(|reference| reference.key == Some("k"));
+            let got = needed.map(|reference| reference.without_key("ns"));
+            assert_eq!(got.map(|m| format!("{} {}", m.reason, m.message)).as_deref(), want, "{name}");
+            assert_eq!(missing(&pod, |_, _| true), None, "{name}: the object exists");
+        }
     }
 }

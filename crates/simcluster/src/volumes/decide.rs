@@ -16,6 +16,8 @@ pub(crate) enum Step {
     Provision(Box<PersistentVolume>),
     /// The volume exists: write its name into the claim.
     Name(String),
+    /// Write the claim into the volume that it names.
+    Claim(Box<ObjectReference>),
     /// Write the claim's status `Bound`.
     WriteStatus(Box<PersistentVolumeClaimStatus>),
 }
@@ -24,25 +26,51 @@ pub(crate) fn volume_name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or(""))
 }
 
-/// Decides about this claim; `volume` is the one of [`volume_name`], if it exists.
+/// Decides about this claim; `volume` is the one that it names, otherwise one that names the claim, or the one of
+/// [`volume_name`], if it exists.
 pub(crate) fn decide(claim: &PersistentVolumeClaim, volume: Option<&PersistentVolume>) -> Step {
     let spec = claim.spec.clone().unwrap_or_default();
     let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
     if claim.metadata.deletion_timestamp.is_some() || bound {
         return Step::Leave;
     }
-    let own = volume_name(claim);
-    match spec.volume_name.as_deref().filter(|name| !name.is_empty()) {
-        // The user chose a volume: leave the binding to the user.
-        Some(name) if name != own => Step::Leave,
-        Some(_) => Step::WriteStatus(Box::new(PersistentVolumeClaimStatus {
-            phase: Some("Bound".into()),
-            access_modes: spec.access_modes,
-            capacity: spec.resources.and_then(|r| r.requests),
-            ..PersistentVolumeClaimStatus::default()
-        })),
-        None if volume.is_some() => Step::Name(own),
-        None => Step::Provision(Box::new(provision(claim, own))),
+    let is_named = spec.volume_name.as_deref().is_some_and(|name| !name.is_empty());
+    let of_volume = volume.and_then(|volume| volume.spec.clone());
+    let claim_ref = of_volume.as_ref().and_then(|s| s.claim_ref.as_ref());
+    match (is_named, volume) {
+        (false, None) => Step::Provision(Box::new(provision(claim, volume_name(claim)))),
+        (false, Some(volume)) => Step::Name(volume.metadata.name.clone().unwrap_or_default()),
+        // A volume that a user names, and has yet to make.
+        (true, None) => Step::Leave,
+        (true, Some(_)) => match claim_ref {
+            Some(found) if found.uid.is_some() && found.uid == claim.metadata.uid => {
+                Step::WriteStatus(Box::new(PersistentVolumeClaimStatus {
+                    phase: Some("Bound".into()),
+                    access_modes: of_volume.as_ref().and_then(|s| s.access_modes.clone()),
+                    capacity: of_volume.and_then(|s| s.capacity),
+                    ..PersistentVolumeClaimStatus::default()
+                }))
+            }
+            Some(found) if !is_for(found, claim) => Step::Leave,
+            _ => Step::Claim(Box::new(reference(claim))),
+        },
+    }
+}
+
+/// Returns true if a volume with this reference is meant for the claim: users write no uid.
+pub(crate) fn is_for(claim_ref: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
+    (&claim_ref.namespace, &claim_ref.name) == (&claim.metadata.namespace, &claim.metadata.name)
+        && claim_ref.uid.as_ref().is_none_or(|uid| uid.is_empty() || Some(uid) == claim.metadata.uid.as_ref())
+}
+
+fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("PersistentVolumeClaim".into()),
+        namespace: claim.metadata.namespace.clone(),
+        name: claim.metadata.name.clone(),
+        uid: claim.metadata.uid.clone(),
+        ..ObjectReference::default()
     }
 }
 
@@ -67,14 +95,7 @@ fn provision(claim: &PersistentVolumeClaim, name: String) -> PersistentVolume {
         spec: Some(PersistentVolumeSpec {
             access_modes: spec.access_modes,
             capacity: spec.resources.and_then(|r| r.requests),
-            claim_ref: Some(ObjectReference {
-                api_version: Some("v1".into()),
-                kind: Some("PersistentVolumeClaim".into()),
-                namespace: claim.metadata.namespace.clone(),
-                name: claim.metadata.name.clone(),
-                uid: claim.metadata.uid.clone(),
-                ..ObjectReference::default()
-            }),
+            claim_ref: Some(reference(claim)),
             host_path: Some(HostPathVolumeSource { path: format!("/simulated/{name}"), type_: None }),
             persistent_volume_reclaim_policy: Some("Delete".into()),
             storage_class_name: spec.storage_class_name,
@@ -116,7 +137,41 @@ mod tests {
         };
         assert_eq!((status.phase.as_deref(), status.access_modes.unwrap().len()), (Some("Bound"), 1));
         assert_eq!(decide(&claim("pvc-u", "Bound"), Some(&volume)), Step::Leave);
-        assert_eq!(decide(&claim("other", "Pending"), None), Step::Leave, "a volume of the user's choice");
+    }
+
+    #[test]
+    fn volumes_of_users_are_bound_as_they_say() {
+        let volume = |claim: Option<(&str, Option<&str>)>| PersistentVolume {
+            metadata: ObjectMeta { name: Some("mine".into()), ..ObjectMeta::default() },
+            spec: Some(PersistentVolumeSpec {
+                claim_ref: claim.map(|(name, uid)| ObjectReference {
+                    name: Some(name.into()),
+                    uid: uid.map(str::to_owned),
+                    ..ObjectReference::default()
+                }),
+                access_modes: Some(vec!["ReadOnlyMany".into(), "ReadWriteOnce".into()]),
+                ..PersistentVolumeSpec::default()
+            }),
+            status: None,
+        };
+        for (name, named, found, want) in [
+            ("a volume that does not exist yet", "mine", None, "leave"),
+            ("a free one", "mine", Some(volume(None)), "claim u"),
+            ("one that names the claim", "mine", Some(volume(Some(("c", None)))), "claim u"),
+            ("one that has it", "mine", Some(volume(Some(("c", Some("u"))))), "bound, 2 modes"),
+            ("one of another claim", "mine", Some(volume(Some(("d", None)))), "leave"),
+            ("one of an older claim of this name", "mine", Some(volume(Some(("c", Some("old"))))), "leave"),
+            ("found by the claim that it names", "", Some(volume(Some(("c", None)))), "name mine"),
+        ] {
+            let got = match decide(&claim(named, "Pending"), found.as_ref()) {
+                Step::Leave => "leave".to_owned(),
+                Step::Provision(_) => "provision".to_owned(),
+                Step::Name(name) => format!("name {name}"),
+                Step::Claim(reference) => format!("claim {}", reference.uid.unwrap()),
+                Step::WriteStatus(status) => format!("bound, {} modes", status.access_modes.unwrap().len()),
+            };
+            assert_eq!(got, want, "{name}");
+        }
     }
 
     #[test]

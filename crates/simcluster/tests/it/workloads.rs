@@ -6,7 +6,7 @@ use ironclad_simcluster::Shape;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, StatefulSet},
     batch::v1::{CronJob, Job},
-    core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Service},
+    core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Secret, Service},
     networking::v1::Ingress,
 };
 use kube::{
@@ -268,6 +268,102 @@ async fn a_pod_waits_for_what_it_needs() {
     maps.create(&PostParams::default(), &map).await.unwrap();
     w.until("it runs", || async { pods.get("p").await.unwrap().status.unwrap().phase.as_deref() == Some("Running") })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_the_keys_that_it_names() {
+    let w = World::new(1, options()).await;
+    let pods: Api<Pod> = Api::namespaced(w.client.clone(), "default");
+    let secrets: Api<Secret> = Api::namespaced(w.client.clone(), "default");
+    let secret = serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": {"other": "x"}})).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    let volume = json!({"name": "v", "secret": {"secretName": "s", "items": [{"key": "k", "path": "p"}]}});
+    let variable = json!({"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}});
+    for (name, spec) in [
+        ("mounted", json!({"volumes": [volume], "containers": [{"name": "c", "image": "i:1"}]})),
+        ("read", json!({"containers": [{"name": "c", "image": "i:1", "env": [variable]}]})),
+        (
+            "other",
+            json!({"volumes": [{"name": "v", "secret": {"secretName": "s"}}], "containers": [{"name": "c", "image": "i:1"}]}),
+        ),
+    ] {
+        let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+    }
+    w.quiet().await;
+    let status = async |name: &str| pods.get(name).await.unwrap().status.unwrap();
+    let waiting = async |name: &str| {
+        let waiting = status(name).await.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
+        [waiting.reason.unwrap_or_default(), waiting.message.unwrap_or_default()]
+    };
+    assert_eq!(waiting("mounted").await, ["ContainerCreating", ""]);
+    assert_eq!(waiting("read").await, ["CreateContainerConfigError", "couldn't find key k in Secret default/s"]);
+    assert_eq!(status("other").await.phase.as_deref(), Some("Running"));
+    let patch = Patch::Merge(json!({"stringData": {"k": "v"}}));
+    secrets.patch("s", &PatchParams::default(), &patch).await.unwrap();
+    for name in ["mounted", "read"] {
+        w.until(name, || async { status(name).await.phase.as_deref() == Some("Running") }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_are_bound_to_the_volumes_that_users_reserved() {
+    let w = World::new(1, options()).await;
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(w.client.clone(), "default");
+    let volumes: Api<PersistentVolume> = Api::all(w.client.clone());
+    let claim = async |name: &str, volume: Value| {
+        let claim = json!({"metadata": {"name": name}, "spec": {"volumeName": volume, "storageClassName": "",
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        claims.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
+    };
+    let volume = async |name: &str, of: Value| {
+        let volume = json!({"metadata": {"name": name}, "spec": {"claimRef": of, "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "5Gi"}, "hostPath": {"path": "/x"}, "persistentVolumeReclaimPolicy": "Retain"}});
+        volumes.create(&PostParams::default(), &serde_json::from_value(volume).unwrap()).await.unwrap();
+    };
+    claim("early", json!("named")).await;
+    w.quiet().await;
+    let phase = async |name: &str| claims.get(name).await.unwrap().status.unwrap().phase.unwrap();
+    assert_eq!(phase("early").await, "Pending", "its volume does not exist");
+    volume("named", json!(null)).await;
+    volume("reserved", json!({"namespace": "default", "name": "late"})).await;
+    claim("late", json!(null)).await;
+    claim("second", json!("named")).await;
+    w.quiet().await;
+    for (name, of) in [("early", "named"), ("late", "reserved")] {
+        let (claim, volume) = (claims.get(name).await.unwrap(), volumes.get(of).await.unwrap());
+        let status = claim.status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Bound"), "{name}");
+        assert_eq!(status.capacity.unwrap()["storage"].0, "5Gi", "{name}: the volume's");
+        assert_eq!(claim.spec.unwrap().volume_name.as_deref(), Some(of));
+        assert_eq!(volume.spec.unwrap().claim_ref.unwrap().uid, claim.metadata.uid, "{name}");
+    }
+    let made = volumes.list(&Default::default()).await.unwrap().items.len();
+    assert_eq!((phase("second").await.as_str(), made), ("Pending", 2), "no other volume is made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replication_controller_keeps_its_pods() {
+    let w = World::new(1, options()).await;
+    let controllers: Api<ReplicationController> = Api::namespaced(w.client.clone(), "default");
+    let pods: Api<Pod> = Api::namespaced(w.client.clone(), "default");
+    let controller = json!({"metadata": {"name": "r"}, "spec": {"replicas": 2, "template": template("i:1")}});
+    controllers.create(&PostParams::default(), &serde_json::from_value(controller).unwrap()).await.unwrap();
+    w.quiet().await;
+    let first: Vec<Pod> = w.list().await;
+    let owner = &first[0].metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("ReplicationController", "r"));
+    pods.delete(&first[0].name_any(), &DeleteParams::default()).await.unwrap();
+    w.quiet().await;
+    let status = controllers.get("r").await.unwrap().status.unwrap();
+    assert_eq!((status.replicas, status.ready_replicas, status.observed_generation), (2, Some(2), Some(1)));
+    let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    controllers.patch("r", &PatchParams::default(), &scale).await.unwrap();
+    w.quiet().await;
+    assert_eq!(w.list::<Pod>().await.len(), 1);
+    controllers.delete("r", &DeleteParams::background()).await.unwrap();
+    w.quiet().await;
+    assert_eq!(w.list::<Pod>().await.len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

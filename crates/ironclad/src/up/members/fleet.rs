@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use ironclad_api::{Quantity, quantity::Amount, sim::SimulatedCluster};
+use ironclad_api::{Quantity, crds::simulated_cluster_crd, quantity::Amount, sim::SimulatedCluster};
+use ironclad_patch::structural::Structural;
 use ironclad_runtime::Api;
 use kube::{
     Client, ResourceExt,
@@ -27,7 +28,7 @@ pub(crate) struct FleetArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "clusters")]
     pub fleet: Option<PathBuf>,
     /// Nodes of each member that is added
-    #[arg(long, default_value_t = 3, value_name = "M", value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
+    #[arg(long, default_value_t = 3, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=i64::from(NODES_MAX)))]
     pub nodes: u32,
     /// Cpu of each of their nodes
     #[arg(long, default_value = "8", value_name = "QUANTITY", value_parser = quantity)]
@@ -36,7 +37,7 @@ pub(crate) struct FleetArgs {
     #[arg(long, default_value = "32Gi", value_name = "QUANTITY", value_parser = quantity)]
     pub memory: String,
     /// Pods per node
-    #[arg(long, default_value_t = 110, value_name = "COUNT")]
+    #[arg(long, default_value_t = 110, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub pods: u32,
     /// Startup time of pods, such as 250ms or 5s [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -118,6 +119,8 @@ fn missing(present: &[String], wanted: usize) -> Vec<String> {
 /// The SimulatedClusters of a file.
 fn described(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    let schema = json!(simulated_cluster_crd()).pointer("/spec/versions/0/schema/openAPIV3Schema").cloned();
+    let schema = Structural::parse(&schema.unwrap_or_default(), "").unwrap_or_else(|_| unreachable!("a test reads it"));
     let mut found = Vec::new();
     for document in documents.into_iter().filter(|d| !d.is_null()) {
         let items = match document["kind"].as_str() {
@@ -133,11 +136,22 @@ fn described(text: &str) -> anyhow::Result<Vec<Value>> {
                 );
             };
             // Parse all documents before the first write, so that a mistake changes nothing.
-            serde_json::from_value::<SimulatedCluster>(item.clone()).with_context(|| format!("reading {name}"))?;
+            check(&item, &schema).with_context(|| format!("reading {name}"))?;
             found.push(item);
         }
     }
     Ok(found)
+}
+
+/// Finds the first field that a SimulatedCluster does not have, or that has a wrong value.
+fn check(object: &Value, schema: &Structural) -> anyhow::Result<()> {
+    let mut known = object.clone();
+    let unknown = schema.prune(&mut known).into_iter().map(|field| format!("{field}: there is no such field"));
+    let wrong = schema.validate(&known).into_iter().map(|error| error.to_string());
+    if let Some(first) = unknown.chain(wrong).next() {
+        bail!("{first}\n  try: kubectl get simulatedclusters -o yaml, for an example");
+    }
+    serde_json::from_value::<SimulatedCluster>(known).map(drop).map_err(Into::into)
 }
 
 async fn merge(api: &Api<SimulatedCluster>, object: Value) -> anyhow::Result<()> {
@@ -180,8 +194,14 @@ mod tests {
             (
                 "a spec that is none",
                 "kind: SimulatedCluster\nmetadata: {name: a}\nspec: {nodes: many}",
-                Err("reading a"),
+                Err("reading a: spec.nodes: Invalid value"),
             ),
+            (
+                "no capacity",
+                &one.replace(", capacity: {cpu: '1'}", ""),
+                Err("reading a: spec.capacity: Required value"),
+            ),
+            ("a misspelt field", &one.replace("nodes", "nodez"), Err("reading a: spec.nodez: there is no such field")),
         ] {
             match (described(text), want) {
                 (Ok(found), Ok(count)) => assert_eq!(found.len(), count, "{name}"),

@@ -54,7 +54,9 @@ impl KubeconfigFile {
             return Ok(());
         }
         let owner = fs::metadata(&path).ok();
-        pki::write_private(&path, text.as_bytes()).with_context(|| format!("writing {}", self.path.display()))?;
+        pki::write_private(&path, text.as_bytes()).with_context(|| {
+            format!("writing the kubeconfig {}\n  try: another --kubeconfig FILE", self.path.display())
+        })?;
         if let Some(owner) = owner {
             keep_owner(&path, &owner);
         }

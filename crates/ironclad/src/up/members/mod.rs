@@ -109,12 +109,13 @@ impl SimulatedMembers {
         let objects = this.0.objects.clone();
         objects.start("simulatedclusters", &own, &own.tasks, Api::all(admin.clone()), &WatchScope::default());
         objects.synced().await;
+        // Before members start, as each of them writes it.
+        this.0.kubeconfig.write(&[])?;
         for simulated in objects.list() {
             let name = simulated.name_any();
             let done = this.0.reconcile(&name).await;
             done.with_context(|| format!("starting simulated member {name}"))?;
         }
-        this.0.kubeconfig.write(&this.list())?;
         let to = queue.clone();
         objects.on_change(move |change| {
             if let Some(simulated) = change.new.as_ref().or(change.old.as_ref()) {

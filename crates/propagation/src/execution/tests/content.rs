@@ -128,6 +128,36 @@ fn fields_of_the_member_are_not_drift() {
     }
 }
 
+/// A copy of an older version, whose manifest had the port that the control plane allocated. A member's server keeps a
+/// port that an update leaves out.
+#[test]
+fn a_port_that_leaves_the_manifest_is_written_once_and_stays() {
+    let service = |ports: Value| {
+        work(
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "shop", "name": "web", "uid": "uid-web"},
+            "spec": {"type": "NodePort", "ports": ports}}),
+            "",
+        )
+    };
+    let before = done(&service(json!([{"port": 80, "protocol": "TCP", "nodePort": 31000}])));
+    let mut there = manifest_of(&before);
+    merge(&mut there, &json!({"metadata": {"uid": "u", "resourceVersion": "5"}}));
+    let spec = service(json!([{"port": 80, "protocol": "TCP"}])).spec;
+    let now = with(&before, json!({"metadata": {"generation": 2}, "spec": json!(spec)}));
+    let plan = Scene::of(now.clone()).has(there).plan();
+    let Effect::ReplaceInMember(put) = &plan.effects[0] else { panic!("{plan:?}") };
+    assert_eq!(put["spec"]["ports"], json!([{"port": 80, "protocol": "TCP"}]));
+    let mut kept = put.clone();
+    kept["spec"]["ports"][0]["nodePort"] = json!(31000);
+    let settled = Scene::of(done(&now)).has(kept.clone());
+    assert_eq!(words(&settled.plan()), Vec::<String>::new(), "no further write");
+    let spec = service(json!([{"port": 80, "protocol": "TCP", "targetPort": 8080}])).spec;
+    let edited = with(&done(&now), json!({"metadata": {"generation": 3}, "spec": json!(spec)}));
+    let plan = Scene::of(edited).has(kept).plan();
+    let Effect::ReplaceInMember(put) = &plan.effects[0] else { panic!("{plan:?}") };
+    assert_eq!(put["spec"]["ports"], json!([{"port": 80, "protocol": "TCP", "nodePort": 31000, "targetPort": 8080}]));
+}
+
 #[test]
 fn manifests_of_other_writers_are_completed() {
     let bare = with(&web(), json!({"spec": {"workload": {"manifests": [deployment()]}}}));

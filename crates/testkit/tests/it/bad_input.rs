@@ -25,10 +25,14 @@ fn listen() -> anyhow::Result<String> {
     Ok(format!("127.0.0.1:{}", free_port()?))
 }
 
-/// Runs `up`, which must fail, and checks that its output contains each of these texts.
+/// Runs `up`, which must fail with code 1, and checks that its output contains each of these texts.
 async fn fails(data: &Path, listen: &str, says: &[&str]) -> anyhow::Result<()> {
+    fails_with(1, data, listen, says).await
+}
+
+async fn fails_with(code: i32, data: &Path, listen: &str, says: &[&str]) -> anyhow::Result<()> {
     let output = ironclad(up_args(data, listen)).await?;
-    ensure!(output.code == Some(1), "it must fail with code 1: {output:?}");
+    ensure!(output.code == Some(code), "it must fail with code {code}: {output:?}");
     for part in says {
         ensure!(output.stderr.contains(part), "{part:?} is missing in: {}", output.stderr);
     }
@@ -66,7 +70,7 @@ async fn a_data_directory_that_cannot_be_written_is_named() -> anyhow::Result<()
 #[tokio::test]
 async fn an_invalid_address_is_refused() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
-    fails(&dir.path().join("data"), "nowhere", &["nowhere", "127.0.0.1:6443"]).await
+    fails_with(2, &dir.path().join("data"), "nowhere", &["nowhere", "127.0.0.1:6443"]).await
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ struct Case {
 fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<AggregatedStatusItem>) -> Case {
     let (spec, not_ready, copies) = (spec(result, tasks), BTreeSet::new(), BTreeSet::new());
     let own_replicas = BTreeSet::new();
-    let metadata = ObjectMeta { generation: Some(5), ..ObjectMeta::default() };
+    let metadata = ObjectMeta { generation: Some(5), namespace: Some("shop".into()), ..ObjectMeta::default() };
     let history = Vec::new();
     Case {
         spec,

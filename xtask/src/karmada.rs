@@ -37,7 +37,7 @@ pub(crate) struct Args {
 /// Go's module of Karmada.
 const MODULE: &str = "module github.com/karmada-io/karmada";
 
-/// What is built from the checkout: the program, whether it is a test program, and its package.
+/// Programs that are built from the checkout: name, whether it is a test program, and package.
 const BUILT: [(&str, bool, &str); 3] = [
     ("ginkgo", false, "./vendor/github.com/onsi/ginkgo/v2/ginkgo"),
     ("interpreter-webhook", false, "./examples/customresourceinterpreter/webhook"),

@@ -26,7 +26,7 @@ impl DryRun {
         }
     }
 
-    /// What a line about a change that was not made ends with.
+    /// End of a line about a change that was not made.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::None => "",

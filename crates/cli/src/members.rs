@@ -74,8 +74,8 @@ pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cl
     stream::iter(read).buffered(ASKED_MAX).try_collect().await
 }
 
-/// Members with access to them: by the Secret that `join` wrote, if it may be read, else by the context of the kubeconfig that has the
-/// cluster's name and its endpoint (as `ironclad up` writes it for simulated members).
+/// Members with access to them: by the Secret that `join` wrote, if it may be read, else by the context of the
+/// kubeconfig that has the cluster's name and its endpoint (as `ironclad up` writes it for simulated members).
 pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: &[Cluster]) -> Vec<Member> {
     // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
     let found: Vec<BoxFuture<'_, _>> = clusters.iter().map(|each| access(plane, kubeconfig, each).boxed()).collect();

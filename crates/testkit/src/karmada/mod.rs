@@ -22,7 +22,7 @@ pub struct Known {
     failing: BTreeMap<String, String>,
 }
 
-/// What became of one spec.
+/// Result of one spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     pub place: Place,

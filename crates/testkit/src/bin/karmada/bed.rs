@@ -1,5 +1,5 @@
-//! What the suite runs against: a control plane and three members of one node each, Ironclad, and the suite's example
-//! of an interpreter webhook.
+//! Servers that the suite runs against: a control plane and three members of one node each, Ironclad, and the suite's
+//! example of an interpreter webhook.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 const MEMBERS: usize = 3;
 const DEADLINE: Duration = Duration::from_secs(180);
-/// What Karmada's installation script switches on beyond defaults, and the events that specs wait for.
+/// Flags for what Karmada's installation script switches on beyond defaults, and for the events that specs wait for.
 const FLAGS: [&str; 7] = [
     "--feature-gates=AllAlpha=true,AllBeta=true",
     "--controllers=*,hpaScaleTargetMarker,deploymentReplicasSyncer",

@@ -77,19 +77,18 @@ struct Profile {
 }
 
 impl Built {
-    /// Runs cargo and reads its messages.
-    pub(crate) fn by(command: &mut Command) -> anyhow::Result<Self> {
+    /// Runs cargo and adds what its messages say.
+    pub(crate) fn by(&mut self, command: &mut Command) -> anyhow::Result<()> {
         command.arg(FORMAT);
         let shown = cargo::shown(command);
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` can't be run"))?;
         let output = child.stdout.take().context("cargo's output is a pipe")?;
-        let mut built = Self::default();
         for line in BufReader::new(output).lines() {
-            built.add(&line.context("cargo's output")?);
+            self.add(&line.context("cargo's output")?);
         }
         let status = child.wait()?;
         ensure!(status.success(), "`{shown}` ended with {status}");
-        Ok(built)
+        Ok(())
     }
 
     fn add(&mut self, line: &str) {

@@ -68,7 +68,8 @@ pub(crate) fn kubectl_matrix(root: &Path) -> anyhow::Result<()> {
         eprintln!("the scenarios of kubectl with {minor}");
         let mut command = cargo::cargo(root);
         command.args([
-            "test", "--package", "ironclad-testkit", "--profile", "sim", "--test", "it", "differential::the_embedded",
+            "test", "--package", "ironclad-testkit", "--profile", "sim", "--test", "system",
+            "differential::the_embedded",
         ]);
         command.env(location::FOLDER_VARIABLE, &folder);
         cargo::run(command.env(KUBECTL_VARIABLE, kubectl).env(ONLY_VARIABLE, "kubectl/"))?;
@@ -81,7 +82,7 @@ pub(crate) fn oldest_kubernetes(root: &Path) -> anyhow::Result<()> {
     let (folder, oldest) = (kubernetes::ensure(root)?, kubernetes::oldest(root)?);
     cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--bin", "ironclad"]))?;
     let mut command = cargo::cargo(root);
-    command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "old_member::"]);
+    command.args(["test", "--workspace", "--profile", "sim", "--test", "system", "old_member::"]);
     command.env(location::FOLDER_VARIABLE, folder).env(location::OLDEST_VARIABLE, oldest);
     cargo::run(command.env(PRODUCT_VARIABLE, cargo::target_directory(root).join("sim/ironclad")))
 }
@@ -105,7 +106,7 @@ pub(crate) fn bench(root: &Path, args: &Bench) -> anyhow::Result<()> {
 pub(crate) fn sim(root: &Path, args: &Sim) -> anyhow::Result<()> {
     if args.matrix {
         let mut command = cargo::cargo(root);
-        command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "_matrix::", "--"]);
+        command.args(["test", "--workspace", "--profile", "sim", "--test", "system", "_matrix::", "--"]);
         return cargo::run(command.args(&args.arguments).env(MATRIX_VARIABLE, "full"));
     }
     if args.nightly {
@@ -119,7 +120,10 @@ pub(crate) fn sim(root: &Path, args: &Sim) -> anyhow::Result<()> {
 fn nightly(root: &Path, args: &Sim) -> anyhow::Result<()> {
     cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--examples"]))?;
     let mut command = cargo::cargo(root);
-    command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "--"]).args(HALVED).args(&args.arguments);
+    command
+        .args(["test", "--workspace", "--profile", "sim", "--test", "system", "--"])
+        .args(HALVED)
+        .args(&args.arguments);
     cargo::run(command.env(NIGHTLY_VARIABLE, "1"))?;
     size::measure(root, "release", 0)
 }

@@ -84,6 +84,11 @@ pub(super) fn select(root: &Path, base: Option<&str>) -> anyhow::Result<(String,
     Ok((base, metadata::read::<Members>(root)?.select(root, &files)))
 }
 
+/// Names of all packages of the workspace.
+pub(super) fn members(root: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(metadata::read::<Members>(root)?.members().map(|member| member.name.clone()).collect())
+}
+
 fn default_base(root: &Path) -> anyhow::Result<String> {
     for branch in BRANCHES {
         if let Ok(found) = git(root, &["merge-base", "HEAD", branch]) {

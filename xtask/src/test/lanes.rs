@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn one_test_at_a_time_runs_beside_the_one_that_needs_a_core() {
         let others = vec![program("seam", "ironclad_seam"), program("store", "it")];
-        let mut plan = Plan::new(Some((program("testkit", "it"), parts(true))), others, WIDTH);
+        let mut plan = Plan::new(Some((program("testkit", "system"), parts(true))), others, WIDTH);
         // The second lane asks first, and is limited all the same.
         for (lane, want) in [
             (Lane::Second, "seam: all tests, Some(1) at once"),
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn the_lane_that_is_ready_first_goes_on_with_other_crates() {
         let others = vec![program("interpreter-lua", "ironclad_interpreter_lua"), program("ironclad", "ironclad")];
-        let mut plan = Plan::new(Some((program("testkit", "it"), parts(false))), others, WIDTH);
+        let mut plan = Plan::new(Some((program("testkit", "system"), parts(false))), others, WIDTH);
         for (lane, want) in [
             (Lane::First, "processes: 2 tests, Some(4) at once"),
             (Lane::Second, "node_matrix: 1 tests, Some(2) at once"),

@@ -28,7 +28,7 @@ use crate::{
     stages::Stages,
 };
 
-/// The profile of everything that is tested: seeds need optimised code, and one profile means one build.
+/// The profile of everything that is tested: seeds need optimised code, and one profile means one build of dependencies.
 const PROFILE: &str = "sim";
 
 /// Tells tests that real Kubernetes is not wanted (`ironclad_testkit::real::QUICK_VARIABLE`).
@@ -37,8 +37,13 @@ const QUICK_VARIABLE: &str = "IRONCLAD_QUICK";
 /// Names the file in which skipped tests are noted (`ironclad_testkit::real::SKIPPED_VARIABLE`).
 const SKIPPED_VARIABLE: &str = "IRONCLAD_SKIPPED";
 
-/// Targets that are built and run. Examples have no tests.
-const TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
+/// Tests of the whole, and with them the product and the simulation: optimised.
+const SYSTEM: [&str; 3] = ["--workspace", "--test", parts::PROGRAM.1];
+
+/// Tests of the crates. They run for seconds, and compiling them takes three times as long if they are optimised.
+/// Names of programs: `--bins` has the product among them.
+const UNITS: [&str; 10] =
+    ["--workspace", "--lib", "--test", "it", "--bin", "xtask", "--bin", "bench", "--bin", "karmada"];
 
 /// `-D warnings` in the form in which `cargo clippy` passes it to the compiler that also checks.
 const CLIPPY_ARGUMENTS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
@@ -174,12 +179,7 @@ impl Run<'_> {
             stages.run("kubernetes", || self.kubernetes())?;
         }
         if wanted(Stage::Build) || wanted(Stage::Size) || tests {
-            let mut command = self.cargo("build");
-            command.arg("--workspace").args(TARGETS);
-            // Nothing else checks the other ones.
-            let examples: &[&str] = if self.args.clippy { &["--examples"] } else { &["--example", EXAMPLE] };
-            command.args(examples);
-            let programs = self.build(&mut command, stages)?;
+            let programs = self.build(self.everything()?, stages)?;
             if wanted(Stage::Size) {
                 stages.run("size", || size::check(self.root, PROFILE, 0))?;
             }
@@ -188,7 +188,8 @@ impl Run<'_> {
             }
         }
         if wanted(Stage::Docs) {
-            stages.run("docs", || self.runners(&["--workspace", "--doc"], &[]))?;
+            let mut command = self.cargo("test");
+            stages.run("docs", || self.run_tests(command.args(["--workspace", "--doc"])))?;
         }
         Ok(())
     }
@@ -207,13 +208,15 @@ impl Run<'_> {
             let packages = selection.tested.iter().flat_map(|name| ["--package", name]);
             let mut targets: Vec<&str> = packages.chain(["--lib"]).collect();
             targets.extend(selection.programs.then_some("--bins"));
-            let programs = self.build(self.cargo("test").arg("--no-run").args(&targets), stages)?;
+            let mut command = self.units()?;
+            command.arg("--no-run").args(&targets);
+            let programs = self.build([command].into(), stages)?;
             stages.run("tests", || {
                 if self.args.runner.is_empty() {
-                    self.side_by_side(programs)
-                } else {
-                    self.runners(&targets, &self.args.runner)
+                    return self.side_by_side(programs);
                 }
+                let mut command = self.units()?;
+                self.run_tests(command.args(&targets).arg("--").args(&self.args.runner))
             })?;
         }
         // In the profile of xtask itself, whose dependencies are compiled.
@@ -232,8 +235,30 @@ impl Run<'_> {
         command
     }
 
+    /// `cargo test` with own crates that are not optimised, and the dependencies of the profile.
+    fn units(&self) -> anyhow::Result<Command> {
+        let mut command = self.cargo("test");
+        for name in changed::members(self.root)? {
+            command.arg("--config").arg(format!("profile.{PROFILE}.package.{name}.opt-level=0"));
+        }
+        Ok(command)
+    }
+
+    /// The commands that build all programs of tests, and what they start.
+    fn everything(&self) -> anyhow::Result<Vec<Command>> {
+        let mut units = self.units()?;
+        units.arg("--no-run").args(UNITS);
+        if self.args.clippy {
+            // Nothing else checks them.
+            units.arg("--examples");
+        }
+        let mut system = self.cargo("build");
+        system.args(SYSTEM).args(["--example", EXAMPLE]);
+        Ok(vec![units, system])
+    }
+
     /// Builds with dependencies that are kept, and returns the test programs.
-    fn build(&self, command: &mut Command, stages: &mut Stages) -> anyhow::Result<Vec<TestProgram>> {
+    fn build(&self, commands: Vec<Command>, stages: &mut Stages) -> anyhow::Result<Vec<TestProgram>> {
         // Without them everything is compiled, so no error of theirs ends the run.
         let kept = if self.args.fresh { None } else { explained(Kept::open(self.root, PROFILE)) };
         if let Some(kept) = &kept {
@@ -244,7 +269,11 @@ impl Run<'_> {
                 Ok(())
             })?;
         }
-        let Built { third_party, compiled, tests } = stages.run("build", || Built::by(command))?;
+        let mut built = Built::default();
+        for mut command in commands {
+            stages.run("build", || built.by(&mut command))?;
+        }
+        let Built { third_party, compiled, tests } = built;
         eprintln!("{compiled} of {} units of dependencies were compiled", third_party.len());
         // Of all members only: a part of them uses a part of the units.
         let keep = kept.filter(|_| self.args.changed.is_none());
@@ -284,7 +313,12 @@ impl Run<'_> {
         if self.args.runner.is_empty() {
             return self.side_by_side(programs);
         }
-        self.runners(&[&["--workspace", "--no-fail-fast"], &TARGETS[..]].concat(), &self.args.runner)
+        let mut failed = None;
+        for (mut command, targets) in [(self.units()?, &UNITS[..]), (self.cargo("test"), &SYSTEM[..])] {
+            command.arg("--no-fail-fast").args(targets).arg("--").args(&self.args.runner);
+            failed = self.run_tests(&mut command).err().or(failed);
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     fn side_by_side(&mut self, programs: Vec<TestProgram>) -> anyhow::Result<()> {
@@ -292,11 +326,6 @@ impl Run<'_> {
         let result = outcome.result();
         self.totals.merge(outcome.totals);
         result
-    }
-
-    /// Runs the test runners one after the other.
-    fn runners(&mut self, targets: &[&str], runner: &[OsString]) -> anyhow::Result<()> {
-        self.run_tests(self.cargo("test").args(targets).arg("--").args(runner))
     }
 
     /// Runs tests by cargo. Their output passes through; the closing lines are added up.

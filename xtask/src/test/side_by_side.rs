@@ -166,7 +166,7 @@ mod tests {
         let failing = "echo 'test a::b ... FAILED'; echo '---- a::b stdout ----'; pwd; echo 'failures:'; \
              echo 'test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured'; exit 101";
         let programs = vec![
-            program(folder.path(), "testkit", "it", LARGE),
+            program(folder.path(), "testkit", "system", LARGE),
             program(folder.path(), "seam", "ironclad_seam", failing),
             program(folder.path(), "store", "it", "echo 'test result: ok. 7 passed; 0 failed; 0 ignored'"),
         ];
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_test_that_a_runner_leaves_out_is_a_failure() {
         let folder = tempfile::tempdir().unwrap();
-        let programs = vec![program(folder.path(), "testkit", "it", LARGE)];
+        let programs = vec![program(folder.path(), "testkit", "system", LARGE)];
         let outcome = run(programs, &[("LOST", "cron_sim::lost".into())]).unwrap();
         let error = outcome.result().unwrap_err().to_string();
         assert!(error.starts_with("cron_sim: ") && error.ends_with("ran 1 of 2 tests"), "{error}");

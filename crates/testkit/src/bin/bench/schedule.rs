@@ -488,6 +488,8 @@ pub(crate) fn new_binding(placement: &Value, number: usize) -> anyhow::Result<Re
     binding.metadata.namespace = Some("default".into());
     binding.spec.resource.name.clone_from(&name);
     binding.metadata.name = Some(name);
+    // No member runs a Pod of them, so all stay promised: there has to be room for the sum.
+    binding.spec.replicas = 10;
     Ok(binding)
 }
 

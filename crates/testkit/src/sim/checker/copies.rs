@@ -87,10 +87,7 @@ pub(super) fn deleted(
         return;
     }
     let Some(binding) = binding_of(object, fleet) else { return };
-    let behaviour = binding.spec.failover.as_ref();
-    let mode = behaviour.and_then(|f| f.cluster.as_ref()).map_or(rules.purge_mode, |c| c.purge_mode());
-    let directly = mode == PurgeMode::Directly
-        || binding.spec.graceful_eviction_tasks.iter().any(|t| t.purge_mode == Some(PurgeMode::Directly));
+    let directly = goes_directly(binding, rules);
     let elsewhere = fleet.members.iter().any(|(name, objects)| name != cluster && objects.contains_key(object));
     let was_abandoned = abandoned.contains(object);
     let state = bindings.get(&BindingRef::from(binding).key());
@@ -104,6 +101,14 @@ pub(super) fn deleted(
         return;
     }
     broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
+}
+
+/// Returns whether copies of the binding go before others run, as its user wants it.
+fn goes_directly(binding: &ResourceBinding, rules: &Rules) -> bool {
+    let behaviour = binding.spec.failover.as_ref();
+    let mode = behaviour.and_then(|f| f.cluster.as_ref()).map_or(rules.purge_mode, |c| c.purge_mode());
+    mode == PurgeMode::Directly
+        || binding.spec.graceful_eviction_tasks.iter().any(|t| t.purge_mode == Some(PurgeMode::Directly))
 }
 
 /// Returns whether another cluster has a copy that is to stay: its Work is not being deleted.
@@ -124,7 +129,14 @@ fn binding_of<'a>(object: &ObjectKey, fleet: &'a Fleet) -> Option<&'a ResourceBi
 
 /// A copy went with its Cluster, and the command had said that nothing is lost by deleting that: then a copy that is
 /// ready must be elsewhere (rule 3 of specification/failover.md).
-pub(super) fn unjoined(cluster: &ClusterName, object: &ObjectKey, of: &str, fleet: &Fleet, broken: &mut Vec<String>) {
+pub(super) fn unjoined(
+    cluster: &ClusterName,
+    object: &ObjectKey,
+    of: &str,
+    fleet: &Fleet,
+    rules: &Rules,
+    broken: &mut Vec<String>,
+) {
     let Some(template) = fleet.templates.get(object) else { return };
     let current = template.pointer("/metadata/uid").and_then(Value::as_str) == Some(of);
     let wanted = template.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1) > 0;
@@ -133,7 +145,9 @@ pub(super) fn unjoined(cluster: &ClusterName, object: &ObjectKey, of: &str, flee
         .members
         .iter()
         .any(|(name, objects)| name != cluster && objects.get(object).is_some_and(|copy| ready(copy)));
-    if current && wanted && !elsewhere {
+    // Its deletion was asked for before, and the command does not count it.
+    let left = binding_of(object, fleet).is_some_and(|binding| goes_directly(binding, rules));
+    if current && wanted && !elsewhere && !left {
         broken.push(format!(
             "invariant 17: {object} has no ready copy since {cluster} was unjoined, which was said to lose nothing"
         ));

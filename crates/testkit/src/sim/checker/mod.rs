@@ -234,7 +234,7 @@ impl Checker {
                 if *before && !after && !self.taken.remove(&(cluster.clone(), object.clone())) {
                     let abandoned = &mut self.abandoned;
                     if self.nothing_to_lose.contains(cluster) {
-                        copies::unjoined(cluster, object, template, fleet, &mut broken);
+                        copies::unjoined(cluster, object, template, fleet, &self.rules, &mut broken);
                     }
                     if !self.preemptions.take_left(cluster, object) {
                         let (bindings, rules) = (&self.bindings, &self.rules);

@@ -153,6 +153,13 @@ pub fn affinity_group(label_key: &str, label_value: &str) -> String {
     format!("{label_key}={label_value}")
 }
 
+/// ConfigMap in the namespace of the system that says where `ironclad run` serves the proxy to members.
+pub const PROXY: &str = "ironclad-proxy";
+/// Its key with the address, `https://HOST:PORT`.
+pub const PROXY_ADDRESS: &str = "address";
+/// Its key with the certificates to trust, PEM.
+pub const PROXY_CA_BUNDLE: &str = "ca-bundle.crt";
+
 #[cfg(test)]
 mod tests {
     use super::*;

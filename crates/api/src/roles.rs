@@ -17,10 +17,13 @@ const WRITTEN_BY_USERS: [&str; 7] = [
 /// Namespaced kinds that nobody but controllers and administrators needs: Works are in namespaces of clusters.
 const INTERNAL: [&str; 1] = ["works"];
 
+/// Everything through the proxy to members (specification/operations.md 4.3).
+pub const CLUSTER_PROXY_ADMIN: &str = "cluster-proxy-admin";
+
 /// `karmada-view`, aggregated to `view`, `edit` and `admin`, and `karmada-edit`, aggregated to `edit` and `admin`:
-/// roles for the kinds of these definitions, which are costly to decode.
+/// roles for the kinds of these definitions, which are costly to decode; and `cluster-proxy-admin`.
 #[must_use]
-pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 2] {
+pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 3] {
     let mut kinds: Vec<(String, String, bool)> = crds
         .iter()
         .filter(|crd| crd.spec.scope == "Namespaced" && !INTERNAL.contains(&&*crd.spec.names.plural))
@@ -57,7 +60,15 @@ pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 2] {
     let edit = rules(&["create", "delete", "deletecollection", "patch", "update"], &|plural, _| {
         if WRITTEN_BY_USERS.contains(&plural) { vec![plural.to_owned()] } else { vec![] }
     });
-    [role("karmada-edit", "edit", edit), role("karmada-view", "view", view)]
+    let proxy = PolicyRule {
+        api_groups: Some(vec!["cluster.karmada.io".to_owned()]),
+        resources: Some(vec!["clusters/proxy".to_owned()]),
+        verbs: vec!["*".to_owned()],
+        ..PolicyRule::default()
+    };
+    let metadata = ObjectMeta { name: Some(CLUSTER_PROXY_ADMIN.to_owned()), ..ObjectMeta::default() };
+    let proxy = ClusterRole { metadata, rules: Some(vec![proxy]), ..ClusterRole::default() };
+    [role("karmada-edit", "edit", edit), role("karmada-view", "view", view), proxy]
 }
 
 fn role(name: &str, into: &str, rules: Vec<PolicyRule>) -> ClusterRole {
@@ -81,7 +92,7 @@ mod tests {
 
     #[test]
     fn users_of_a_namespace_see_our_kinds_and_write_their_own() {
-        let [edit, view] = cluster_roles(&crate::crds::crds());
+        let [edit, view, _] = cluster_roles(&crate::crds::crds());
         let all = |role: &ClusterRole| -> Vec<String> {
             let rules = role.rules.iter().flatten();
             let of = |rule: &PolicyRule| -> Vec<String> {

@@ -50,8 +50,10 @@ mod verbs;
 mod webhooks;
 
 pub use admission::{Admission, Admitted, Objects, Operation, Review, SideWrite};
-pub use aggregation::{ApiResource, ForwardAnswer, ForwardBody, ForwardTarget, Forwarder, ServedApi};
-pub use auth::TokenKey;
+pub use aggregation::{
+    ApiResource, ForwardAnswer, ForwardBody, ForwardTarget, Forwarder, ServedApi, extra_key, passed_on,
+};
+pub use auth::{Impersonation, NeededRight, TokenKey};
 pub use convert::Converter;
 pub use discovery::served_groups;
 pub use feature_gates::FeatureGates;

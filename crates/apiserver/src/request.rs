@@ -119,6 +119,8 @@ pub(crate) fn authorized_verb(method: &Method, path: &ResourcePath, query: &Quer
         Method::PATCH => "patch",
         Method::DELETE if named => "delete",
         Method::DELETE => "deletecollection",
+        // A kube-apiserver has no verb for it, which `*` alone grants.
+        Method::OPTIONS if path.subresource.as_deref() == Some("proxy") => "get",
         _ => "",
     }
 }

@@ -29,6 +29,11 @@ pub trait Route: Send + Sync {
     /// True for the paths of this route.
     fn takes(&self, path: &str) -> bool;
 
+    /// True for paths of this route that it authorizes itself, by [`crate::Server::authorize`].
+    fn authorizes(&self, _: &str) -> bool {
+        false
+    }
+
     /// Answers a request, without the time limit of ordinary requests. The future is dropped when the client goes, and
     /// later the body of the answer. [`crate::read_body`] reads the body as a whole, [`Upgrade::of`] takes the
     /// connection over.
@@ -39,7 +44,8 @@ pub trait Route: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct Carrier {
     pub(crate) tasks: Tasks,
-    pub(crate) connection: Arc<Connection>,
+    /// `None` on a listener that is not this server's.
+    pub(crate) connection: Option<Arc<Connection>>,
     /// Counts it among the open streams of routes; members of `system:masters` need none.
     pub(crate) _permit: Option<Arc<OwnedSemaphorePermit>>,
 }
@@ -51,6 +57,12 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
+    /// Lets a route that is served on a listener of its own take the connection of this request over, as a task of this
+    /// group.
+    pub fn allow(request: &mut Request<RequestBody>, tasks: &Tasks) {
+        request.extensions_mut().insert(Carrier { tasks: tasks.clone(), connection: None, _permit: None });
+    }
+
     /// Takes the connection out of a request.
     ///
     /// # Errors
@@ -80,7 +92,7 @@ impl Upgrade {
         R: Future<Output = ()> + Send + 'static,
     {
         let Self { connection, carrier } = self;
-        let mut underway = carrier.connection.begin();
+        let mut underway = carrier.connection.as_ref().and_then(|connection| connection.begin());
         carrier.tasks.clone().spawn("upgraded", async move {
             let carried = async {
                 match connection.await {

@@ -128,11 +128,12 @@ impl Server {
         let Ok(Ok(stream)) = accepted else { return };
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let by_certificate = certificate.and_then(|c| identity_of(c));
-        let carrier = Carrier { tasks: tasks.clone(), connection: slot.clone(), _permit: None };
+        let carrier = Carrier { tasks: tasks.clone(), connection: Some(slot.clone()), _permit: None };
         let server = self.clone();
+        let counted = slot.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (server, identity, permits) = (server.clone(), by_certificate.clone(), permits.clone());
-            let (underway, carrier) = (carrier.connection.begin(), carrier.clone());
+            let (underway, carrier) = (counted.begin(), carrier.clone());
             async move {
                 let mut underway = underway.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
                 let (mut reply, permit) = server.clone().networked(request, identity, permits, carrier).await?;

@@ -282,12 +282,8 @@ impl Server {
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let address = request::parse_path(path);
-        match &address {
-            None => auth::authorize_path(&self.state, &identity, path, &parts.method)?,
-            Some(address) => {
-                let asked = request::authorized_verb(&parts.method, address, &query);
-                auth::authorize(&self.state, &identity, address, asked, &query)?;
-            }
+        if route.as_ref().is_none_or(|route| !route.authorizes(path)) {
+            self.authorize_address(&identity, &parts.method, path, address.as_ref(), &query)?;
         }
         if let Some(route) = route {
             return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
@@ -350,6 +346,27 @@ impl Server {
         let reply = dispatch(&cx, &body).await;
         let warnings = std::mem::take(&mut *cx.warnings.lock());
         Ok((reply.unwrap_or_else(|e| respond::error_for(&cx.headers, pretty, &e)), warnings))
+    }
+
+    /// Returns whether the user may send such a request, by its method and path alone.
+    ///
+    /// # Errors
+    /// 403 with the reason.
+    pub fn authorize(&self, identity: &Identity, method: &Method, path: &str) -> Result<(), ApiError> {
+        let address = request::parse_path(path);
+        self.authorize_address(identity, method, path, address.as_ref(), &Query::default())
+    }
+
+    fn authorize_address(
+        &self,
+        identity: &Identity,
+        method: &Method,
+        path: &str,
+        address: Option<&request::ResourcePath>,
+        query: &Query,
+    ) -> Result<(), ApiError> {
+        let Some(address) = address else { return auth::authorize_path(&self.state, identity, path, method) };
+        auth::authorize(&self.state, identity, address, request::authorized_verb(method, address, query), query)
     }
 
     /// Paths that name no resource.

@@ -70,6 +70,7 @@ impl Plane {
         let mut kubeconfig = read(self.kubeconfig.as_ref())?;
         if let Some(name) = self.context.clone().or_else(|| kubeconfig.current_context.clone()) {
             self.override_context(&mut kubeconfig, &name);
+            kubeconfig.current_context = Some(name);
         }
         for user in &mut kubeconfig.auth_infos {
             let info = user.auth_info.get_or_insert_default();

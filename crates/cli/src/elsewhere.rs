@@ -1,7 +1,7 @@
 //! Verbs of karmadactl that this program does not have, each with what to use instead.
 
 /// Verbs, with advice for each. The page about migration has the same table.
-pub const ELSEWHERE: [(&[&str], &str); 9] = [
+pub const ELSEWHERE: [(&[&str], &str); 7] = [
     (
         &["promote"],
         "kubectl get TYPE NAME -o yaml --context MEMBER, then kubectl apply it in the control plane, with a \
@@ -16,18 +16,7 @@ pub const ELSEWHERE: [(&[&str], &str); 9] = [
          delete the CRDs",
     ),
     (&["addons"], "--controllers and --feature-gates of ironclad up and ironclad run; search is not built yet"),
-    (
-        &["describe"],
-        "kubectl describe, with --context MEMBER for a copy; ironclad tree TYPE/NAME and ironclad why TYPE/NAME",
-    ),
-    (&["exec", "attach"], "kubectl exec or kubectl attach with a kubeconfig of the member"),
-    (
-        &[
-            "apply", "create", "edit", "delete", "patch", "label", "annotate", "explain", "api-resources",
-            "api-versions",
-        ],
-        "kubectl with the control plane's kubeconfig; a PropagationPolicy says which clusters get it",
-    ),
+    (&["apply"], "kubectl apply with the control plane's kubeconfig; a PropagationPolicy says which clusters get it"),
 ];
 
 /// Advice on a verb of karmadactl that this program does not have; `None` for any other word.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,17 +11,23 @@ use anyhow::{Context as _, bail};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use ironclad_api::{cluster::Cluster, conditions};
 use ironclad_members::client;
-use ironclad_runtime::Api;
+use ironclad_runtime::{Api, client_from_kubeconfig};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, Config, ResourceExt as _, api::ListParams, config::Kubeconfig};
 
-use crate::{connect, pages, print, warnings};
+use crate::{
+    connect, pages, print,
+    proxied::{self, Front},
+    warnings,
+};
 
 /// Members that are asked at a time. Each takes a connection, and a process may usually open 1,024 files.
 pub(crate) const ASKED_MAX: usize = 50;
 /// Wait after which somebody is told what is waited for.
 const MOMENT: Duration = Duration::from_secs(1);
+/// Time in which a member behind the proxy has to answer to be asked that way.
+const PROBE_MAX: Duration = Duration::from_secs(3);
 /// Most members that such a line names.
 const WAITED_NAMED_MAX: usize = 5;
 
@@ -74,11 +81,18 @@ pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cl
     stream::iter(read).buffered(ASKED_MAX).try_collect().await
 }
 
-/// Members with access to them: by the Secret that `join` wrote, if it may be read, else by the context of the
-/// kubeconfig that has the cluster's name and its endpoint (as `ironclad up` writes it for simulated members).
+/// Members with access to them: through the control plane's proxy, if it has one that lets the user in; else by the
+/// Secret that `join` wrote, if it may be read; else by the context of the kubeconfig that has the cluster's name and
+/// its endpoint (as `ironclad up` writes it for simulated members).
 pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: &[Cluster]) -> Vec<Member> {
+    let front = match kubeconfig {
+        Some(_) => proxied::front(plane).await,
+        None => None,
+    };
+    let front = front.as_ref();
     // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
-    let found: Vec<BoxFuture<'_, _>> = clusters.iter().map(|each| access(plane, kubeconfig, each).boxed()).collect();
+    let found: Vec<BoxFuture<'_, _>> =
+        clusters.iter().map(|each| access(plane, kubeconfig, front, each).boxed()).collect();
     let found: Vec<_> = stream::iter(found).buffered(ASKED_MAX).collect().await;
     let found = clusters.iter().zip(found);
     found.map(|(cluster, access)| Member { name: cluster.name_any(), access }).collect()
@@ -101,7 +115,37 @@ pub fn without_unready(members: Vec<Member>, clusters: &[Cluster]) -> Vec<Member
     seen.collect()
 }
 
-async fn access(plane: &Client, kubeconfig: Option<&Kubeconfig>, cluster: &Cluster) -> Result<Access, String> {
+/// The way through the proxy of the control plane, if it answers for a member that is not known to be away.
+async fn through(kubeconfig: &Kubeconfig, front: Option<&Front>, cluster: &Cluster) -> Option<Access> {
+    let name = cluster.name_any();
+    cluster.is_ready().then_some(())?;
+    let answered = async {
+        let kubeconfig = proxied::kubeconfig(kubeconfig, front, std::slice::from_ref(&name))?;
+        let config = connect::config(kubeconfig, None, "proxy").await?;
+        let client = client_from_kubeconfig(config.clone(), Arc::default())?;
+        let asked = http::Request::get("/version").body(Vec::new())?;
+        client.request::<serde_json::Value>(asked).await?;
+        anyhow::Ok(config)
+    };
+    match tokio::time::timeout(PROBE_MAX, answered).await {
+        Ok(Ok(config)) => return Some(Access::Context(Box::new(config))),
+        Ok(Err(error)) => tracing::debug!(cluster = name, error = format!("{error:#}"), "not asked through the proxy"),
+        Err(_) => tracing::debug!(cluster = name, "not asked through the proxy: no answer in time"),
+    }
+    None
+}
+
+async fn access(
+    plane: &Client,
+    kubeconfig: Option<&Kubeconfig>,
+    front: Option<&Front>,
+    cluster: &Cluster,
+) -> Result<Access, String> {
+    if let Some(kubeconfig) = kubeconfig
+        && let Some(access) = through(kubeconfig, front, cluster).await
+    {
+        return Ok(access);
+    }
     let secret = match &cluster.spec.secret_ref {
         None => Ok(None),
         Some(reference) => {
@@ -345,7 +389,7 @@ mod tests {
             "default",
         );
         for (server, want) in [("https://m1:6443", true), ("https://other:6443", false)] {
-            let found = access(&plane, Some(&kubeconfig(server)), &cluster).await;
+            let found = access(&plane, Some(&kubeconfig(server)), None, &cluster).await;
             assert_eq!(matches!(found, Ok(Access::Context(_))), want, "{server}");
             assert_eq!(found.is_err_and(|why| why.contains("not you")), !want, "{server}");
         }

@@ -158,10 +158,7 @@ impl FrontProxy {
     }
 
     async fn publish(&self, found: &Certificates) -> Result<(), WebhookError> {
-        const TRIES: usize = 8;
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), KUBE_SYSTEM);
-        let what = || format!("ConfigMap {KUBE_SYSTEM}/{AUTHENTICATION}");
-        let data: BTreeMap<String, String> = [
+        let data = [
             ("client-ca-file", self.client_ca.clone()),
             ("requestheader-client-ca-file", found.bundle.clone()),
             ("requestheader-allowed-names", json!([PROXY_CLIENT]).to_string()),
@@ -169,29 +166,41 @@ impl FrontProxy {
             ("requestheader-uid-headers", json!(["X-Remote-Uid"]).to_string()),
             ("requestheader-group-headers", json!(["X-Remote-Group"]).to_string()),
             ("requestheader-extra-headers-prefix", json!(["X-Remote-Extra-"]).to_string()),
-        ]
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect();
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-        for _ in 0..TRIES {
-            let written = match api.get_opt(AUTHENTICATION).await.map_err(failed(what()))? {
-                Some(map) if map.data.as_ref() == Some(&data) => return Ok(()),
-                Some(mut map) => {
-                    map.data = Some(data.clone());
-                    api.replace(AUTHENTICATION, &params, &map).await
-                }
-                None => {
-                    let metadata = ObjectMeta { name: Some(AUTHENTICATION.into()), ..ObjectMeta::default() };
-                    api.create(&params, &ConfigMap { metadata, data: Some(data.clone()), ..ConfigMap::default() }).await
-                }
-            };
-            match written {
-                Ok(_) => return Ok(()),
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
-                Err(error) => return Err(failed(what())(error)),
-            }
-        }
-        Err(WebhookError::Contended(what()))
+        ];
+        publish(&self.client, KUBE_SYSTEM, AUTHENTICATION, &data, FIELD_MANAGER).await
     }
+}
+
+/// Writes the data of a ConfigMap, unless it has it.
+pub(crate) async fn publish(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    data: &[(&str, String)],
+    manager: &str,
+) -> Result<(), WebhookError> {
+    const TRIES: usize = 8;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let what = || format!("ConfigMap {namespace}/{name}");
+    let data: BTreeMap<String, String> = data.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    let params = PostParams { field_manager: Some(manager.into()), ..PostParams::default() };
+    for _ in 0..TRIES {
+        let written = match api.get_opt(name).await.map_err(failed(what()))? {
+            Some(map) if map.data.as_ref() == Some(&data) => return Ok(()),
+            Some(mut map) => {
+                map.data = Some(data.clone());
+                api.replace(name, &params, &map).await
+            }
+            None => {
+                let metadata = ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() };
+                api.create(&params, &ConfigMap { metadata, data: Some(data.clone()), ..ConfigMap::default() }).await
+            }
+        };
+        match written {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
+            Err(error) => return Err(failed(what())(error)),
+        }
+    }
+    Err(WebhookError::Contended(what()))
 }

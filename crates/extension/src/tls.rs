@@ -117,7 +117,7 @@ pub(crate) async fn serve<H, F, B>(
                 });
                 let mut builder = auto::Builder::new(Streams(group));
                 builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX);
-                if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+                if let Err(error) = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
                     tracing::debug!(%error, listener = name, "a connection failed");
                 }
             }

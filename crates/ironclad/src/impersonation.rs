@@ -13,7 +13,7 @@ use crate::Ironclad;
 const LOCAL: [&str; 7] = ["up", "run", "estimator", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 38] = [
+const ARGUMENTS: [(&str, &str); 54] = [
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),
@@ -50,6 +50,22 @@ const ARGUMENTS: [(&str, &str); 38] = [
     ("uncordon", "member1"),
     ("unjoin", "member1 --yes"),
     ("why", "configmap/web"),
+    ("kubeconfig", "member1"),
+    ("describe", "pod web -C member1"),
+    ("exec", "web -C member1"),
+    ("attach", "web -C member1"),
+    ("port-forward", "web 80 -C member1"),
+    ("cp", "web:/a b -C member1"),
+    ("create", "configmap a -C member1"),
+    ("edit", "configmap web -C member1"),
+    ("delete", "configmap web -C member1"),
+    ("patch", "configmap web -p {} -C member1"),
+    ("label", "configmap web a=b -C member1"),
+    ("annotate", "configmap web a=b -C member1"),
+    ("explain", "configmap -C member1"),
+    ("api-resources", "-C member1"),
+    ("api-versions", "-C member1"),
+    ("auth", "whoami -C member1"),
     ("why evicted", "configmap/web"),
     ("why not", "member1 configmap/web"),
 ];

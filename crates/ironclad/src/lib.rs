@@ -30,8 +30,8 @@ use clap::{
 use ironclad_cli::{
     asked, completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, evictions, get, interpret, join, logs, options, plan, print, report, sim, switches, taint,
-    top, tree, unjoin, version, warnings, why,
+    crds, doctor, drain, evictions, get, interpret, join, kubeconfig, kubectl, logs, options, plan, print, report, sim,
+    switches, taint, top, tree, unjoin, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -80,6 +80,9 @@ enum Verb {
     Doctor(Box<doctor::Command>),
     Failover(Box<evictions::failover::Command>),
     Backup(Box<backup::Command>),
+    Kubeconfig(Box<kubeconfig::Command>),
+    #[command(flatten)]
+    Kubectl(kubectl::Verb),
     Version(version::Command),
     Options(options::Command),
     Completion(completion::Command),
@@ -238,6 +241,8 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Why(command) => why::run(&command, &clock).await,
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Backup(command) => backup::run(&command).await,
+            Verb::Kubeconfig(command) => kubeconfig::run(&command).await,
+            Verb::Kubectl(verb) => kubectl::run(&verb).await,
             Verb::Version(command) => version::run(&command),
             Verb::Options(options::Command {}) => options::run(tree),
             Verb::Completion(command) => completion::run(&command),

@@ -16,6 +16,7 @@ use ironclad_extension::{
     admission::{WebhookOptions, serve_webhooks},
     explain::{Explain, Leads, serve_explain},
     metrics::serve_metrics,
+    proxy::serve_proxy,
 };
 use ironclad_members::{Connections, NetworkConnector};
 use ironclad_runtime::{Api, Scope, Traffic, client_from_kubeconfig};
@@ -29,7 +30,7 @@ use crate::{
     explain::{self, Here},
     flags::{
         AdmissionFlags, ControllerFlags, WebhookFlags,
-        aggregated::ExplainFlags,
+        aggregated::{ExplainFlags, ProxyFlags},
         metrics::{AdapterFlags, MetricsFlags},
     },
     leader::{self, Electors, LeaderFlags},
@@ -81,6 +82,8 @@ pub(crate) struct RunArgs {
     pub adapter: AdapterFlags,
     #[command(flatten)]
     pub explain: ExplainFlags,
+    #[command(flatten)]
+    pub proxy: ProxyFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c, which end the start, too.
@@ -130,7 +133,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
-    let explain = args.explain.explain()?;
+    let (explain, proxy) = (args.explain.explain()?, args.proxy.proxy()?);
     settings.member_metrics = of_metrics.clone();
     settings.running_scripts = args
         .script_state_dir
@@ -173,6 +176,18 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         announce(&format!("metrics APIs: {address}"));
     }
 
+    if let Some(proxy) = proxy {
+        // Every replica serves the proxy, leader or not.
+        let listener = tokio::net::TcpListener::bind(proxy.bind).await.with_context(|| {
+            format!("listening on {} for the proxy\n  try: another --proxy-bind-address, or 0 for none", proxy.bind)
+        })?;
+        let address = listener.local_addr()?;
+        let url = proxy.url.unwrap_or_else(|| format!("https://{address}"));
+        serve_proxy(client.clone(), listener, url.clone(), proxy.hosts, &seam.child("proxy"))
+            .await
+            .context("preparing the proxy to members")?;
+        announce(&format!("proxy to members: {url}"));
+    }
     let explain = match explain {
         Some(explain) => Some((explain.listen().await?, explain)),
         None => None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
-use ironclad_runtime::{TokenAccess, Traffic, client_by_token};
+use ironclad_runtime::{Streams, TokenAccess, Traffic, client_by_token};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 
@@ -32,6 +32,26 @@ pub fn client(cluster: &Cluster, credentials: Option<&Secret>, traffic: Arc<Traf
         bars: is_never_a_server,
     };
     client_by_token(access, traffic)
+}
+
+/// Passes requests on to the member with this token of an impersonator; `ca_bundle` is PEM.
+///
+/// # Errors
+/// Returns the reason as text.
+pub fn streams(cluster: &Cluster, token: &[u8], ca_bundle: Option<&[u8]>) -> Result<Streams, String> {
+    let ca_bundle = match (cluster.spec.insecure_skip_tls_verification, ca_bundle) {
+        (true, _) => None,
+        (false, Some(bundle)) => Some(bundle),
+        (false, None) => return Err("the credentials have no key `caBundle`".to_owned()),
+    };
+    Streams::by_token(TokenAccess {
+        endpoint: &cluster.spec.api_endpoint,
+        token,
+        ca_bundle,
+        proxy: &cluster.spec.proxy_url,
+        proxy_header: &cluster.spec.proxy_header,
+        bars: is_never_a_server,
+    })
 }
 
 /// Makes the clients of members over the network, which count their requests here.

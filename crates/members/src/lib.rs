@@ -12,7 +12,7 @@ mod kinds;
 mod members;
 
 pub use connections::{Connections, Member};
-pub use connector::{Connector, NetworkConnector, client};
+pub use connector::{Connector, NetworkConnector, client, streams};
 pub use credentials::Credentials;
 pub use kinds::{
     BY_BINDING_WITHOUT_NODE, NODES, Node, PODS, Pod, REPLICA_SETS, RESOURCE_QUOTAS, ReplicaSet, ResourceQuota,

@@ -161,6 +161,62 @@ pub fn sync_event(cluster: &Cluster, failure: Option<&str>, reported: Option<&st
     }
 }
 
+/// Attributes that a kube-apiserver gives users of ServiceAccount tokens, and the id of any credential.
+const EXTRAS: [&str; 5] = ["credential-id", "node-name", "node-uid", "pod-name", "pod-uid"];
+/// Group of uids and of extra attributes.
+const AUTHENTICATION: &str = "authentication.k8s.io";
+/// Resource of extra attributes; its subresources are their keys.
+const USER_EXTRAS: &str = "userextras/";
+
+/// What a member lets the proxy say of a user besides the name, by the ClusterRole in the Work of [`keys`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Impersonable {
+    groups: BTreeSet<String>,
+    extras: BTreeSet<String>,
+    uid: bool,
+}
+
+impl Impersonable {
+    /// Reads the Work with the role.
+    #[must_use]
+    pub fn of(role: &Work) -> Self {
+        let mut of = Self::default();
+        let manifests: Vec<Value> = role.spec.workload.manifests.iter().map(|manifest| manifest.object()).collect();
+        for rule in manifests.iter().filter_map(|role| role.get("rules")?.as_array()).flatten() {
+            let texts = |field: &str| rule[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+            for resource in texts("resources") {
+                match resource.strip_prefix(USER_EXTRAS) {
+                    Some(key) => drop(of.extras.insert(key.to_owned())),
+                    None if resource == "groups" => of.groups.extend(texts("resourceNames").map(str::to_owned)),
+                    None => of.uid |= resource == "uids",
+                }
+            }
+        }
+        of
+    }
+
+    /// Returns whether the uid can be passed on.
+    #[must_use]
+    pub fn uid(&self) -> bool {
+        self.uid
+    }
+
+    /// Returns whether this extra attribute, in lower case, can be passed on.
+    #[must_use]
+    pub fn extra(&self, key: &str) -> bool {
+        self.extras.contains(key)
+    }
+
+    /// Divides groups of a user into those that are passed on and those that are not. A member gives everybody the
+    /// group of authenticated users itself.
+    #[must_use]
+    pub fn groups<'a>(&self, groups: &'a [String]) -> (Vec<&'a str>, Vec<&'a str>) {
+        let own = ["system:authenticated", "system:unauthenticated"];
+        let groups = groups.iter().map(String::as_str).filter(|group| !own.contains(group));
+        groups.partition(|group| self.groups.contains(*group))
+    }
+}
+
 fn role(subjects: &BTreeSet<Subject>) -> Value {
     let mut users: BTreeSet<String> = BTreeSet::new();
     let (mut accounts, mut groups) = (BTreeSet::new(), BTreeSet::new());
@@ -172,6 +228,9 @@ fn role(subjects: &BTreeSet<Subject>) -> Value {
                 accounts.insert(subject.name.clone());
                 // Kubernetes identifies a service account by this name, which includes its namespace.
                 users.insert(format!("system:serviceaccount:{}:{}", subject.namespace, subject.name));
+                // Its identity implies them.
+                groups.insert("system:serviceaccounts".to_owned());
+                groups.insert(format!("system:serviceaccounts:{}", subject.namespace));
             }
             _ => {}
         }
@@ -181,10 +240,13 @@ fn role(subjects: &BTreeSet<Subject>) -> Value {
             || json!({"verbs": ["impersonate"], "apiGroups": [""], "resources": [resource], "resourceNames": names}),
         )
     };
-    let rules: Vec<Value> = [rule("users", users), rule("serviceaccounts", accounts), rule("groups", groups)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let about_them = (!subjects.is_empty()).then(|| {
+        let extras = EXTRAS.map(|key| format!("{USER_EXTRAS}authentication.kubernetes.io/{key}"));
+        let resources: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
+        json!({"verbs": ["impersonate"], "apiGroups": [AUTHENTICATION], "resources": resources})
+    });
+    let named = [rule("users", users), rule("serviceaccounts", accounts), rule("groups", groups)];
+    let rules: Vec<Value> = named.into_iter().chain([about_them]).flatten().collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": NAME, "labels": {labels::SYSTEM: labels::TRUE}},
@@ -285,9 +347,19 @@ mod tests {
             json!([
                 {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["ada", "bob", "system:serviceaccount:ops:bot"]},
                 {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["bot"]},
-                {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["dev"]},
+                {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["dev", "system:serviceaccounts", "system:serviceaccounts:ops"]},
+                {"verbs": ["impersonate"], "apiGroups": ["authentication.k8s.io"], "resources": [
+                    "uids", "userextras/authentication.kubernetes.io/credential-id",
+                    "userextras/authentication.kubernetes.io/node-name", "userextras/authentication.kubernetes.io/node-uid",
+                    "userextras/authentication.kubernetes.io/pod-name", "userextras/authentication.kubernetes.io/pod-uid",
+                ]},
             ])
         );
+        let may = Impersonable::of(&works[0]);
+        let groups = ["dev", "ops", "system:authenticated", "system:serviceaccounts:ops"].map(str::to_owned);
+        assert_eq!(may.groups(&groups), (vec!["dev", "system:serviceaccounts:ops"], vec!["ops"]));
+        assert!(may.uid() && may.extra("authentication.kubernetes.io/pod-uid") && !may.extra("example.com/team"));
+        assert_eq!(Impersonable::of(&works[1]), Impersonable::default(), "the binding lets nothing pass");
         assert_eq!(
             manifest(1)["subjects"],
             json!([{"kind": "ServiceAccount", "namespace": "karmada-cluster", "name": "karmada-impersonator"}])

@@ -239,6 +239,13 @@ pub struct TokenAccess<'a> {
 /// # Errors
 /// One line that says which part of the access can't be used.
 pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result<Client, String> {
+    let proxy_header = access.proxy_header.clone();
+    let route = Route { proxy_header, bars: Some(access.bars), ..Route::default() };
+    client_with(token_config(&access)?, traffic, route).map_err(|e| e.to_string())
+}
+
+/// The configuration of a client that is authenticated by a token.
+pub(crate) fn token_config(access: &TokenAccess<'_>) -> Result<Config, String> {
     let endpoint: http::Uri =
         access.endpoint.parse().map_err(|e| format!("spec.apiEndpoint {:?} is not a URL: {e}", access.endpoint))?;
     let token = String::from_utf8(access.token.to_vec()).map_err(|_| "the key `token` is not text")?;
@@ -251,9 +258,7 @@ pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result
     }
     // Without roots of its own a configuration loads the system's, which nobody needs who verifies nothing.
     config.root_cert = Some(access.ca_bundle.map(certificates).transpose()?.unwrap_or_default());
-    let proxy_header = access.proxy_header.clone();
-    let route = Route { proxy_header, bars: Some(access.bars), ..Route::default() };
-    client_with(config, traffic, route).map_err(|e| e.to_string())
+    Ok(config)
 }
 
 /// A client for a webhook at `https://HOST:PORT`, without credentials.

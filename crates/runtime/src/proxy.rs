@@ -6,6 +6,7 @@ use std::{
     net::IpAddr,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -77,6 +78,16 @@ impl ProxyConnector {
             }
         }
         Ok(Self { http, proxy: Some(Proxy { address: proxy.clone(), authorization, headers: lines }), bars })
+    }
+}
+
+impl ProxyConnector {
+    /// The same with a limit to the time to connect, and probes of connections at this interval.
+    pub(crate) fn with_times(mut self, connect: Duration, probe: Duration) -> Self {
+        self.http.set_connect_timeout(Some(connect));
+        self.http.set_keepalive(Some(probe));
+        self.http.set_keepalive_interval(Some(probe));
+        self
     }
 }
 

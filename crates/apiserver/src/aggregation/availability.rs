@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     apis::{Api, Origin, OwnGroups},
     endpoint::{Named, Nowhere, addresses},
-    forward::passed_on,
+    forward::of_user,
     forwarder::ForwardTarget,
 };
 use crate::{
@@ -156,7 +156,7 @@ async fn discover(state: &State, target: &ForwardTarget, path: &str) -> Result<V
     let Some(forwarder) = &state.options.forwarder else { return Err("this server forwards no requests".into()) };
     let mut request = Request::new(Bytes::new());
     *request.uri_mut() = path.parse().map_err(|_| "the path is invalid".to_owned())?;
-    *request.headers_mut() = passed_on(&http::HeaderMap::new(), &Identity::user("system:kube-aggregator", &[MASTERS]));
+    *request.headers_mut() = of_user(&http::HeaderMap::new(), &Identity::user("system:kube-aggregator", &[MASTERS]));
     request.headers_mut().insert(header::ACCEPT, http::HeaderValue::from_static("application/json"));
     let ask = async {
         let reply = forwarder.forward(target.clone(), request).await?;

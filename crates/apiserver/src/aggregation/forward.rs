@@ -46,7 +46,7 @@ pub(crate) async fn forward(
     let mut sent = Request::new(request.body().clone());
     *sent.method_mut() = request.method().clone();
     *sent.uri_mut() = uri.parse().map_err(|_| ApiError::bad_request("the path can't be forwarded"))?;
-    *sent.headers_mut() = passed_on(request.headers(), identity);
+    *sent.headers_mut() = of_user(request.headers(), identity);
     if let Ok(uri) = HeaderValue::from_str(&uri) {
         sent.headers_mut().insert("x-forwarded-uri", uri);
     }
@@ -62,8 +62,10 @@ pub(crate) async fn forward(
     }
 }
 
-/// The headers of the forwarded request: those of the client but for its credentials, and who it is.
-pub(super) fn passed_on(headers: &HeaderMap, identity: &Identity) -> HeaderMap {
+/// Headers of a request or an answer that are passed on to another server or client: all but those of the connection
+/// and those that say who the user is.
+#[must_use]
+pub fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let mut out = HeaderMap::new();
     for (name, value) in headers {
         let is_about_the_user =
@@ -72,6 +74,18 @@ pub(super) fn passed_on(headers: &HeaderMap, identity: &Identity) -> HeaderMap {
             out.append(name, value.clone());
         }
     }
+    out
+}
+
+/// The key of an extra attribute of a user, as the end of a header's name.
+#[must_use]
+pub fn extra_key(key: &str) -> String {
+    utf8_percent_encode(&key.to_lowercase(), PLAIN).to_string()
+}
+
+/// The headers of the forwarded request: those of the client but for its credentials, and who it is.
+pub(super) fn of_user(headers: &HeaderMap, identity: &Identity) -> HeaderMap {
+    let mut out = passed_on(headers);
     let mut add = |name: &str, value: &str| {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value.as_bytes())) {
             out.append(name, value);
@@ -83,7 +97,7 @@ pub(super) fn passed_on(headers: &HeaderMap, identity: &Identity) -> HeaderMap {
     }
     identity.groups.iter().for_each(|group| add("x-remote-group", group));
     for (key, values) in &identity.extra {
-        let name = format!("x-remote-extra-{}", utf8_percent_encode(&key.to_lowercase(), PLAIN));
+        let name = format!("x-remote-extra-{}", extra_key(key));
         values.iter().for_each(|value| add(&name, value));
     }
     out
@@ -110,7 +124,7 @@ mod tests {
         let mut identity = Identity::user("ann", &["devs"]);
         identity.uid = "7".into();
         identity.extra.insert("example.com/Id".into(), vec!["a".into(), "b".into()]);
-        let got = passed_on(&sent, &identity);
+        let got = of_user(&sent, &identity);
         let all = |name: &str| got.get_all(name).iter().map(|v| v.to_str().unwrap()).collect::<Vec<_>>();
         assert_eq!(all("x-remote-user"), ["ann"]);
         assert_eq!(all("x-remote-uid"), ["7"]);

@@ -13,4 +13,5 @@ pub(crate) mod forwarder;
 pub use apis::{ApiResource, ServedApi};
 pub(crate) use availability::follow;
 pub(crate) use forward::forward;
+pub use forward::{extra_key, passed_on};
 pub use forwarder::{ForwardAnswer, ForwardBody, ForwardTarget, Forwarder};

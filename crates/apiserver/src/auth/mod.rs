@@ -24,6 +24,7 @@ use crate::{
 
 pub(crate) use bearer::authenticate_token;
 pub(crate) use impersonate::impersonated;
+pub use impersonate::{Impersonation, NeededRight};
 pub use jwt::TokenKey;
 pub(crate) use oidc::openid;
 pub(crate) use rbac::Attributes;

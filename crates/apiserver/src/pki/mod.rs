@@ -37,6 +37,8 @@ const LEAF_DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 90;
 /// Names that a server's certificate always has, besides loopback addresses.
 const SERVER_NAMES: [&str; 4] = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+/// User of the administrator's certificate.
+pub const ADMIN: &str = "ironclad-admin";
 /// Loopback addresses that a server's certificate always has.
 pub const LOOPBACK: [&str; 2] = ["127.0.0.1", "::1"];
 
@@ -145,7 +147,7 @@ impl Pki {
             }
         };
         let server = leaf("server", Profile::Server(&hosts))?;
-        let admin = leaf("admin", Profile::Client { user: "ironclad-admin", group: MASTERS })?;
+        let admin = leaf("admin", Profile::Client { user: ADMIN, group: MASTERS })?;
         let token_key = token_key(&dir.join("sa.key"))?;
         let authority = Authority::new(ca.clone(), seam.rng.stream("certificate-serials"));
         let served = Arc::default();

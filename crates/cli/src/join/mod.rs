@@ -11,7 +11,7 @@ mod objects;
 pub(crate) mod ownership;
 mod preflight;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::{
     cluster::{Cluster, NAME_LENGTH_MAX, SyncMode},
@@ -61,6 +61,8 @@ pub struct JoinOptions {
     pub region: String,
     /// Failure zones, empty if none are to be set.
     pub zones: Vec<String>,
+    /// Labels of the Cluster, empty if none are to be set.
+    pub labels: BTreeMap<String, String>,
     /// Timeout until the cluster is ready; `None` does not wait.
     pub wait: Option<Duration>,
 }
@@ -78,6 +80,7 @@ impl JoinOptions {
             provider: String::new(),
             region: String::new(),
             zones: Vec::new(),
+            labels: BTreeMap::new(),
             wait: None,
         }
     }

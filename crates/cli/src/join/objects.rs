@@ -119,11 +119,11 @@ fn cluster(options: &JoinOptions, id: &str) -> Value {
     set("provider", !options.provider.is_empty(), json!(options.provider));
     set("region", !options.region.is_empty(), json!(options.region));
     set("zones", !options.zones.is_empty(), json!(options.zones));
-    json!({
-        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-        "metadata": { "name": options.cluster },
-        "spec": spec,
-    })
+    let mut metadata = json!({ "name": options.cluster });
+    if !options.labels.is_empty() {
+        metadata["labels"] = json!(options.labels);
+    }
+    json!({ "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": metadata, "spec": spec })
 }
 
 /// Writes what the address does not have any more into the merge with a Cluster that is there: a certificate that is

@@ -2,20 +2,33 @@
 
 use percent_encoding::percent_decode_str;
 
+/// The verb of a method on a path.
+pub(crate) fn verb(method: &str, attributes: Option<&Attributes>) -> String {
+    match (attributes, method) {
+        (Some(of), "GET" | "HEAD") if of.name.is_empty() => "list".to_owned(),
+        // `.../pods/*/metric`, too: it names an object `*`, as a kube-apiserver reads it.
+        (_, "GET" | "HEAD") => "get".to_owned(),
+        (Some(of), "OPTIONS") if of.subresource == "proxy" => "get".to_owned(),
+        (_, "POST") => "create".to_owned(),
+        (_, "PUT") => "update".to_owned(),
+        (_, method) => method.to_lowercase(),
+    }
+}
+
 /// Group, resource and name that a path means.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Attributes {
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) namespace: String,
-    pub(super) resource: String,
-    pub(super) name: String,
-    pub(super) subresource: String,
+pub(crate) struct Attributes {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) namespace: String,
+    pub(crate) resource: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
 }
 
 impl Attributes {
     /// Reads a path as an API server does; `None` for discovery.
-    pub(super) fn of(path: &str) -> Option<Self> {
+    pub(crate) fn of(path: &str) -> Option<Self> {
         let decoded = |s: &str| percent_decode_str(s).decode_utf8_lossy().into_owned();
         let parts: Vec<String> = path.trim_matches('/').split('/').map(decoded).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();

@@ -30,8 +30,8 @@ use crate::{
     tls::{self, InUse, Peer},
 };
 
-/// Time for which an answer about a token or a right is used again.
-const ANSWERS_KEPT: Duration = Duration::from_secs(10);
+/// Time for which an answer about a token or a right is used again, where nobody says otherwise.
+pub(crate) const ANSWERS_KEPT: Duration = Duration::from_secs(10);
 /// Time to read whom the control plane trusts.
 const READ_DEADLINE: Duration = Duration::from_secs(30);
 /// The most answers that are kept.
@@ -47,11 +47,11 @@ pub(super) const REPLICA: &str = "ironclad-replica";
 
 /// A user, as the control plane knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct User {
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) groups: Vec<String>,
-    pub(super) extra: BTreeMap<String, Vec<String>>,
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
@@ -92,9 +92,11 @@ struct Trust {
 type Answers<K, V> = Mutex<BTreeMap<K, (V, Instant)>>;
 
 /// Authentication and authorization by a control plane.
-pub(super) struct Delegated {
+pub(crate) struct Delegated {
     client: Client,
     clock: Clock,
+    /// Time for which answers are used again.
+    kept: Duration,
     certificate: Arc<InUse>,
     /// The ConfigMap's data, and the authority of this server's replicas.
     authorities: Mutex<(BTreeMap<String, String>, String)>,
@@ -105,10 +107,16 @@ pub(super) struct Delegated {
 
 impl Delegated {
     /// Follows the ConfigMap of the control plane as a task of this seam. Returns once it was read.
-    pub(super) async fn start(client: Client, certificate: Arc<InUse>, seam: &Seam) -> Result<Arc<Self>, String> {
+    pub(crate) async fn start(
+        client: Client,
+        certificate: Arc<InUse>,
+        kept: Duration,
+        seam: &Seam,
+    ) -> Result<Arc<Self>, String> {
         let delegated = Arc::new(Self {
             client: client.clone(),
             clock: seam.clock.clone(),
+            kept,
             certificate,
             authorities: Mutex::default(),
             trust: RwLock::default(),
@@ -160,12 +168,12 @@ impl Delegated {
     }
 
     /// The present TLS settings.
-    pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
+    pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.trust.read().tls.clone()
     }
 
     /// Returns the user of a request; the error is why its credentials are not accepted.
-    pub(super) async fn authenticate(&self, headers: &HeaderMap, peer: &Peer) -> Result<User, String> {
+    pub(crate) async fn authenticate(&self, headers: &HeaderMap, peer: &Peer) -> Result<User, String> {
         let trust = self.trust.read().clone();
         let now = unix_time(&self.clock);
         if let Some(name) = trust.name_of(&trust.proxies, peer, now).map(|(name, _)| name)
@@ -203,7 +211,7 @@ impl Delegated {
             extra: user.extra.unwrap_or_default(),
         });
         let user = user.map(User::authenticated);
-        keep(&self.tokens, token.to_owned(), user.clone(), now);
+        keep(&self.tokens, token.to_owned(), user.clone(), now + self.kept, now);
         Ok(user)
     }
 
@@ -211,7 +219,7 @@ impl Delegated {
     ///
     /// # Errors
     /// The reason of the refusal.
-    pub(super) async fn authorize(
+    pub(crate) async fn authorize(
         &self,
         user: &User,
         verb: &str,
@@ -257,7 +265,7 @@ impl Delegated {
             (true, _) => Ok(()),
             (false, reason) => Err(reason.unwrap_or_default()),
         };
-        keep(&self.rights, key, verdict.clone(), now);
+        keep(&self.rights, key, verdict.clone(), now + self.kept, now);
         verdict
     }
 }
@@ -270,7 +278,7 @@ fn kept<K: Ord, V: Clone>(answers: &Answers<K, V>, key: &K, now: Instant) -> Opt
     answers.lock().get(key).filter(|(_, until)| now < *until).map(|(value, _)| value.clone())
 }
 
-fn keep<K: Ord, V>(answers: &Answers<K, V>, key: K, value: V, now: Instant) {
+fn keep<K: Ord, V>(answers: &Answers<K, V>, key: K, value: V, until: Instant, now: Instant) {
     let mut answers = answers.lock();
     if answers.len() >= ANSWERS_MAX {
         answers.retain(|_, (_, until)| now < *until);
@@ -278,7 +286,7 @@ fn keep<K: Ord, V>(answers: &Answers<K, V>, key: K, value: V, now: Instant) {
     if answers.len() >= ANSWERS_MAX {
         answers.clear();
     }
-    answers.insert(key, (value, now + ANSWERS_KEPT));
+    answers.insert(key, (value, until));
 }
 
 impl Trust {

@@ -1,8 +1,8 @@
 //! API servers of `ironclad run` behind a kube-apiserver: their managed certificates, their registration as
 //! APIServices, and requests that the kube-apiserver authenticates and authorizes.
 
-mod attributes;
-mod delegated;
+pub(crate) mod attributes;
+pub(crate) mod delegated;
 mod registration;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -20,8 +20,8 @@ use kube::Client;
 use tokio::{net::TcpListener, time::Instant};
 
 use self::{
-    attributes::Attributes,
-    delegated::{Delegated, REPLICA},
+    attributes::{Attributes, verb},
+    delegated::{ANSWERS_KEPT, Delegated, REPLICA},
     registration::{Registered, register_service, register_version, unregister_version},
 };
 use crate::{
@@ -112,7 +112,9 @@ pub(crate) async fn serve(
     seam: &Seam,
 ) -> Result<Registration, WebhookError> {
     let in_use = Arc::new(InUse::default());
-    let delegated = Delegated::start(client.clone(), in_use.clone(), seam).await.map_err(WebhookError::Certificate)?;
+    let delegated = Delegated::start(client.clone(), in_use.clone(), ANSWERS_KEPT, seam)
+        .await
+        .map_err(WebhookError::Certificate)?;
     let registration = Registration { client: client.clone(), versions: api.versions() };
     let server = api.names().server;
     let mut keeper = Keeper {
@@ -324,14 +326,7 @@ impl Answering {
             }
         };
         let attributes = Attributes::of(path);
-        let verb = match (&attributes, request.method().as_str()) {
-            (Some(of), "GET" | "HEAD") if of.name.is_empty() => "list".to_owned(),
-            // `.../pods/*/metric`, too: it names an object `*`, as a kube-apiserver reads it.
-            (_, "GET" | "HEAD") => "get".to_owned(),
-            (_, "POST") => "create".to_owned(),
-            (_, "PUT") => "update".to_owned(),
-            (_, method) => method.to_lowercase(),
-        };
+        let verb = verb(request.method().as_str(), attributes.as_ref());
         match self.delegated.authorize(&user, &verb, path, attributes.as_ref()).await {
             Ok(()) => Ok(Sender::Client),
             Err(why) => {

@@ -5,4 +5,5 @@
 mod explain;
 mod in_process;
 mod metrics;
+mod proxy;
 mod support;

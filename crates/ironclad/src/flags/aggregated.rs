@@ -32,6 +32,70 @@ impl ExplainFlags {
     }
 }
 
+/// Flags of the proxy to members.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Proxy to members")]
+pub(crate) struct ProxyFlags {
+    /// Address on which clusters/NAME/proxy is served, with managed certificates: PORT on loopback, or ADDRESS:PORT; 0
+    /// for none. The kube-apiserver authenticates and authorizes
+    #[arg(long, env = "IRONCLAD_PROXY_BIND_ADDRESS", default_value = "0", value_name = "[ADDRESS:]PORT")]
+    proxy_bind_address: String,
+    /// URL at which users reach it, for `ironclad kubeconfig` [default: https://ADDRESS:PORT]
+    #[arg(long, env = "IRONCLAD_PROXY_URL", value_name = "https://HOST[:PORT]")]
+    proxy_url: Option<String>,
+}
+
+/// A proxy to members.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BoundProxy {
+    /// Address to listen on.
+    pub(crate) bind: SocketAddr,
+    /// URL for users, if it is not the address.
+    pub(crate) url: Option<String>,
+    /// Names and addresses of the certificate.
+    pub(crate) hosts: Vec<String>,
+}
+
+impl ProxyFlags {
+    /// Returns what is served; `None` if nothing is.
+    ///
+    /// # Errors
+    /// The address or the URL is invalid, or none says where the proxy is.
+    pub(crate) fn proxy(&self) -> anyhow::Result<Option<BoundProxy>> {
+        if self.proxy_bind_address == "0" {
+            return Ok(None);
+        }
+        let bind = address("--proxy-bind-address", &self.proxy_bind_address)?;
+        let host = match &self.proxy_url {
+            None if bind.ip().is_unspecified() => {
+                let text = "there is no address of the proxy for users\n  because it is served on all addresses\n  \
+                            try: --proxy-url https://HOST:PORT";
+                return Err(Misused(text.to_owned()).into());
+            }
+            None => bind.ip().to_string(),
+            Some(url) => {
+                let parsed = url.parse::<http::Uri>().ok().filter(|url| url.scheme_str() == Some("https"));
+                let host =
+                    parsed.as_ref().and_then(http::Uri::host).map(|host| host.trim_matches(['[', ']']).to_owned());
+                host.ok_or_else(|| Misused(format!("--proxy-url {url:?} is not https://HOST[:PORT]")))?
+            }
+        };
+        let mut hosts = vec![host, "localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
+        hosts.sort();
+        hosts.dedup();
+        Ok(Some(BoundProxy { bind, url: self.proxy_url.clone(), hosts }))
+    }
+}
+
+/// Reads PORT, or ADDRESS:PORT.
+fn address(flag: &str, text: &str) -> anyhow::Result<SocketAddr> {
+    let port = text.parse::<u16>().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    let bind = port.or_else(|_| text.parse::<SocketAddr>());
+    bind.map_err(|_| {
+        Misused(format!("{flag} {text:?} is not an address and port\n  try: 8444, 0.0.0.0:8444, or 0 for none")).into()
+    })
+}
+
 /// Names of the flags of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
@@ -61,10 +125,7 @@ impl Flag {
         if text == "0" {
             return Ok(None);
         }
-        let port = text.parse::<u16>().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-        let bind = port.or_else(|_| text.parse::<SocketAddr>()).map_err(|_| {
-            Misused(format!("{flag} {text:?} is not an address and port\n  try: 8444, 0.0.0.0:8444, or 0 for none"))
-        })?;
+        let bind = address(flag, text)?;
         let service = service.map(|text| self.named(text)).transpose()?;
         if service.is_none() && bind.ip().is_unspecified() {
             let text = format!(
@@ -141,6 +202,35 @@ mod tests {
             (flags("1", Some("a/b:0")), "--service \"a/b:0\" is not NAMESPACE/NAME[:PORT]"),
         ] {
             let error = flags.unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
+        }
+    }
+    #[test]
+    fn addresses_of_the_proxy() {
+        let flags = |bind: &str, url: Option<&str>| {
+            ProxyFlags { proxy_bind_address: bind.into(), proxy_url: url.map(str::to_owned) }.proxy()
+        };
+        assert_eq!(flags("0", None).unwrap(), None);
+        for (bind, url, listens, hosts) in [
+            ("8447", None, "127.0.0.1:8447", vec!["127.0.0.1", "localhost"]),
+            ("10.0.0.5:8447", None, "10.0.0.5:8447", vec!["10.0.0.5", "127.0.0.1", "localhost"]),
+            (
+                "0.0.0.0:8447",
+                Some("https://fleet.example"),
+                "0.0.0.0:8447",
+                vec!["127.0.0.1", "fleet.example", "localhost"],
+            ),
+        ] {
+            let got = flags(bind, url).unwrap().unwrap();
+            assert_eq!((got.bind.to_string(), got.url.as_deref()), (listens.to_owned(), url), "{bind}");
+            assert_eq!(got.hosts, hosts, "{bind}");
+        }
+        for (bind, url, want) in [
+            ("x", None, "--proxy-bind-address \"x\" is not an address and port"),
+            ("0.0.0.0:1", None, "there is no address of the proxy for users"),
+            ("1", Some("http://a"), "--proxy-url \"http://a\" is not https://HOST[:PORT]"),
+        ] {
+            let error = flags(bind, url).unwrap_err().to_string();
             assert!(error.starts_with(want), "{error}");
         }
     }

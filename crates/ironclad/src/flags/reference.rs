@@ -147,7 +147,9 @@ fn up_has_the_flags_of_run_except_webhooks() {
     let missing: Vec<&String> = run
         .keys()
         .filter(|flag| !up.contains_key(*flag))
-        .filter(|flag| !["webhook-", "metrics-adapter-", "explain-"].iter().any(|area| flag.starts_with(area)))
+        .filter(|flag| {
+            !["webhook-", "metrics-adapter-", "explain-", "proxy-"].iter().any(|area| flag.starts_with(area))
+        })
         .collect();
     assert_eq!(missing, ["context", "script-state-dir", "serve-legacy-binding-api", "take-over-karmada"]);
 }

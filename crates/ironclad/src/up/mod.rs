@@ -19,13 +19,14 @@ use ironclad_admission::convert::convert;
 use ironclad_api::{
     crds::{crds, serve_legacy_bindings, simulated_cluster_crd},
     namespaces,
-    roles::cluster_roles,
+    roles::{CLUSTER_PROXY_ADMIN, cluster_roles},
 };
 use ironclad_apiserver::{FeatureGates, Identity, Options as ServerOptions, Server, pki};
 use ironclad_cli::{print, report::Misused};
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
-    FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain, metrics::MetricsRoute,
+    FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain,
+    metrics::MetricsRoute, proxy::ClusterProxy,
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_kubecontrollers::{self as kubecontrollers, AutoscalingOptions, Cluster, Controller};
@@ -34,12 +35,18 @@ use ironclad_runtime::{Api, Scope, Traffic, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, RedbBackend, restore};
 use k8s_openapi::{
-    api::core::v1::Namespace,
+    api::{
+        core::v1::Namespace,
+        rbac::v1::{ClusterRoleBinding, RoleRef, Subject},
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
         CustomResourceDefinition, ServiceReference, WebhookClientConfig,
     },
 };
-use kube::{Client, Resource as _, ResourceExt as _, api::PostParams};
+use kube::{
+    Client, Resource as _, ResourceExt as _,
+    api::{ObjectMeta, PostParams},
+};
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::Notify};
 
@@ -180,6 +187,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     definitions.push(simulated_cluster_crd());
     install_crds(&admin, definitions).await?;
     ironclad_cli::crds::install_roles(&admin, roles, false).await?;
+    let_administrator_through(&admin).await?;
     // A first start ends with the namespace: one that is cut off before makes its members at the next.
     let all: Api<Namespace> = Api::all(admin.clone());
     let start = if all.get_opt(namespaces::CLUSTER).await?.is_none() { Start::First } else { Start::Again };
@@ -218,6 +226,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let electors = leader::of_up(&admin, &controllers).await?;
     let present: Present<Controllers> = Arc::default();
     let parts = Parts::new(client, &connections, settings, Some(electors.main.fence()), present.clone(), None);
+    plane.mount(Arc::new(ClusterProxy::new(admin.clone(), Arc::downgrade(&plane), &seam.clock)));
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(Here(present.clone())))));
     let (checked, elected) = (present.clone(), electors.clone());
@@ -271,6 +280,27 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     if listener_ended {
         bail!("the API listener ended: the log says why\n  try: start ironclad up again");
     }
+    Ok(())
+}
+
+/// Names the administrator in a ClusterRoleBinding to the proxy's role: members let it through by that.
+async fn let_administrator_through(admin: &Client) -> anyhow::Result<()> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let bindings: Api<ClusterRoleBinding> = Api::all(admin.clone());
+    let name = CLUSTER_PROXY_ADMIN.to_owned();
+    if bindings.get_opt(&name).await?.is_some() {
+        return Ok(());
+    }
+    let subject = Subject {
+        api_group: Some(GROUP.to_owned()),
+        kind: "User".to_owned(),
+        name: pki::ADMIN.to_owned(),
+        ..Subject::default()
+    };
+    let role_ref = RoleRef { api_group: Some(GROUP.to_owned()), kind: "ClusterRole".to_owned(), name: name.clone() };
+    let metadata = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
+    let binding = ClusterRoleBinding { metadata, role_ref, subjects: Some(vec![subject]) };
+    bindings.create(&PostParams::default(), &binding).await.context("letting the administrator through to members")?;
     Ok(())
 }
 

@@ -47,7 +47,7 @@ pub(super) fn log(
 }
 
 /// Returns the container of this name, or the only one.
-fn container<'a>(pod: &'a Pod, wanted: Option<&str>) -> Result<&'a Container, ApiError> {
+pub(super) fn container<'a>(pod: &'a Pod, wanted: Option<&str>) -> Result<&'a Container, ApiError> {
     let name = pod.metadata.name.as_deref().unwrap_or("");
     let spec = pod.spec.as_ref();
     let main = spec.map(|s| s.containers.as_slice()).unwrap_or_default();
@@ -70,7 +70,7 @@ fn container<'a>(pod: &'a Pod, wanted: Option<&str>) -> Result<&'a Container, Ap
 }
 
 /// Log lines of the container, with their times.
-fn lines(pod: &Pod, container: &Container) -> Vec<(Timestamp, String)> {
+pub(super) fn lines(pod: &Pod, container: &Container) -> Vec<(Timestamp, String)> {
     let status = pod.status.as_ref();
     let started = status.and_then(|s| s.start_time.as_ref()).map_or(Timestamp::UNIX_EPOCH, |t| t.0);
     let image = container.image.as_deref().unwrap_or("");

@@ -1,7 +1,9 @@
-//! Resources of a member that are not stored: metrics of its pods and nodes, and logs.
+//! Resources of a member that are not stored: metrics of its pods and nodes, logs, and streams to containers.
 
 mod logs;
 mod metrics;
+mod shell;
+mod streams;
 
 use std::sync::Weak;
 
@@ -11,6 +13,7 @@ use ironclad_patch::selector::LabelSelector;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
+use self::streams::Kind;
 use crate::member::Inner;
 
 pub(crate) fn metrics_group() -> Served {
@@ -29,6 +32,7 @@ enum Address {
     NodeMetrics { name: Option<String> },
     PodMetrics { namespace: Option<String>, name: Option<String> },
     Log { namespace: String, pod: String },
+    Stream { kind: Kind, namespace: String, pod: String },
 }
 
 impl Address {
@@ -53,6 +57,10 @@ impl Address {
             ["api", "v1", "namespaces", namespace, "pods", pod, "log"] => {
                 Some(Self::Log { namespace: own(namespace), pod: own(pod) })
             }
+            ["api", "v1", "namespaces", namespace, "pods", pod, kind @ ("exec" | "attach")] => {
+                let kind = if *kind == "exec" { Kind::Exec } else { Kind::Attach };
+                Some(Self::Stream { kind, namespace: own(namespace), pod: own(pod) })
+            }
             _ => None,
         }
     }
@@ -61,25 +69,28 @@ impl Address {
 impl Route for ServedRoute {
     fn takes(&self, path: &str) -> bool {
         // Called for every request: reject foreign paths without decoding.
-        (path.starts_with("/apis/metrics.k8s.io/") || path.ends_with("/log")) && Address::of(path).is_some()
+        let may_be = ["/log", "/exec", "/attach"].iter().any(|end| path.ends_with(end));
+        (may_be || path.starts_with("/apis/metrics.k8s.io/")) && Address::of(path).is_some()
     }
 
     fn call(&self, request: Request<RequestBody>, _: Identity) -> RouteFuture {
-        let answer = self.answer(&request);
+        let answer = self.answer(request);
         Box::pin(async move { answer.unwrap_or_else(|e| json(e.code, &e.status())) })
     }
 }
 
 impl ServedRoute {
-    fn answer(&self, request: &Request<RequestBody>) -> Result<Response<ResponseBody>, ApiError> {
-        if request.method() != Method::GET {
+    fn answer(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, ApiError> {
+        let address = Address::of(request.uri().path()).ok_or_else(ApiError::no_resource)?;
+        let may_post = matches!(address, Address::Stream { .. });
+        if request.method() != Method::GET && !(may_post && request.method() == Method::POST) {
             return Err(ApiError::method_not_allowed());
         }
         let unavailable = || ApiError::new(503, "ServiceUnavailable", "the member is down");
         let member = self.0.upgrade().ok_or_else(unavailable)?;
         let cluster = member.cluster().ok_or_else(unavailable)?;
         let query = Query::of(request.uri().query());
-        match Address::of(request.uri().path()).ok_or_else(ApiError::no_resource)? {
+        match address {
             Address::NodeMetrics { name } => {
                 metrics::nodes(&cluster, &member.rules(), name.as_deref(), &query).map(|v| json(200, &v))
             }
@@ -88,6 +99,7 @@ impl ServedRoute {
                     .map(|v| json(200, &v))
             }
             Address::Log { namespace, pod } => logs::log(&cluster, &namespace, &pod, &query),
+            Address::Stream { kind, namespace, pod } => streams::open(&cluster, kind, &namespace, &pod, request),
         }
     }
 }
@@ -103,6 +115,10 @@ impl Query {
 
     fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
+    }
+
+    fn all(&self, key: &str) -> Vec<String> {
+        self.0.iter().filter(|(k, _)| k == key).map(|(_, v)| v.clone()).collect()
     }
 
     fn number(&self, key: &str) -> Option<i64> {

@@ -112,7 +112,7 @@ impl Binaries {
         Ok(Some(Self { api_server: Some(program), ..programs }))
     }
 
-    pub(super) fn program(&self, name: &str) -> PathBuf {
+    pub fn program(&self, name: &str) -> PathBuf {
         debug_assert!(location::PROGRAMS.contains(&name), "no such program: {name}");
         match &self.api_server {
             Some(other) if name == "kube-apiserver" => other.clone(),

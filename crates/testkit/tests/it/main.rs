@@ -62,6 +62,7 @@ mod propagation_scenarios;
 mod propagation_sim;
 mod propagation_up;
 mod proxied_members;
+mod proxy_up;
 mod real_env;
 mod settings_real;
 mod shown;

@@ -18,6 +18,7 @@ use ironclad_api::{
     sim::SimulatedCluster,
 };
 use ironclad_apiserver::pki::Context;
+use ironclad_cli::join::{Address, JoinOptions, register};
 use ironclad_kubecontrollers::AutoscalingOptions;
 use ironclad_runtime::{
     Api, EventAbout, EventType, Failure, Informer, Next, Queue, Recorder, WatchScope, Writer, run_workers,
@@ -214,9 +215,7 @@ impl Shared {
         let status = simulated.status.clone().unwrap_or_default();
         // The Cluster first: the endpoint in the status says that it was joined, so that an unjoined one is not joined
         // again.
-        if status.endpoint != member.endpoint {
-            join(&self.admin, simulated, &member.endpoint, status.endpoint.is_empty()).await?;
-        }
+        self.join(simulated, &member, status.endpoint.is_empty(), wanted.faults.down).await?;
         let generation = simulated.metadata.generation.unwrap_or_default();
         if status.endpoint != member.endpoint || status.observed_generation != generation {
             let api: Api<SimulatedCluster> = Api::all(self.admin.clone());
@@ -244,6 +243,41 @@ impl Shared {
         self.write_kubeconfig()?;
         tracing::debug!(member = %member.name, endpoint = %member.endpoint, "simulated member started");
         Ok(member)
+    }
+
+    /// Joins the member, or brings address and credentials of its Cluster up to date. A Cluster that was joined before
+    /// and is absent was unjoined. A member that is down gives no credentials: they are written once it is up.
+    async fn join(
+        &self,
+        simulated: &SimulatedCluster,
+        member: &SimulatedMember,
+        first: bool,
+        is_down: bool,
+    ) -> anyhow::Result<()> {
+        let name = simulated.name_any();
+        let clusters: Api<Cluster> = Api::all(self.admin.clone());
+        let options = join_options(simulated, member, first);
+        let present = clusters.get_opt(&name).await?;
+        let is_joined = |cluster: &Cluster| {
+            cluster.spec.api_endpoint == member.endpoint && cluster.spec.impersonator_secret_ref.is_some()
+        };
+        match present {
+            None if !first => return Ok(()),
+            Some(cluster) if is_joined(&cluster) || cluster.metadata.deletion_timestamp.is_some() => return Ok(()),
+            None | Some(_) if !is_down => {
+                let (plane, there) = (self.admin.clone(), member.member.client());
+                register(plane, there, &self.environment.seam.clock, &options).await?;
+            }
+            None => {
+                let cluster = without_credentials(&options);
+                clusters.create(&PostParams::default(), &cluster).await.with_context(|| format!("joining {name}"))?;
+            }
+            Some(_) => {
+                let spec = json!({"spec": {"apiEndpoint": member.endpoint}});
+                clusters.patch(&name, &PatchParams::default(), &Patch::Merge(spec)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes its Cluster from the fleet, then stops the member.
@@ -303,39 +337,34 @@ impl Shared {
     }
 }
 
-/// Joins the member, or updates the endpoint of its Cluster. A Cluster that was joined before and is absent was
-/// unjoined.
-async fn join(admin: &Client, simulated: &SimulatedCluster, endpoint: &str, first: bool) -> anyhow::Result<()> {
-    let name = simulated.name_any();
-    let clusters: Api<Cluster> = Api::all(admin.clone());
-    match clusters.get_opt(&name).await? {
-        None if first => {
-            clusters
-                .create(&PostParams::default(), &cluster(simulated, endpoint))
-                .await
-                .with_context(|| format!("joining {name}"))?;
-        }
-        Some(cluster) if cluster.spec.api_endpoint != endpoint => {
-            let spec = json!({"spec": {"apiEndpoint": endpoint}});
-            clusters.patch(&name, &PatchParams::default(), &Patch::Merge(spec)).await?;
-        }
-        None | Some(_) => {}
+/// The join of a member, as `ironclad join` has it; the first one also sets the labels of the SimulatedCluster.
+fn join_options(simulated: &SimulatedCluster, member: &SimulatedMember, first: bool) -> JoinOptions {
+    let ca_bundle = member.pki.ca().to_owned();
+    let address = Address { endpoint: member.endpoint.clone(), ca_bundle, ..Address::default() };
+    let options = JoinOptions::new(&simulated.name_any(), address);
+    if !first {
+        return options;
     }
-    Ok(())
-}
-
-/// The Cluster of a member: its labels are the SimulatedCluster's.
-fn cluster(simulated: &SimulatedCluster, endpoint: &str) -> Cluster {
     let labels = simulated.metadata.labels.clone().unwrap_or_default();
-    let spec = ClusterSpec {
-        sync_mode: SyncMode::Push,
-        api_endpoint: endpoint.to_owned(),
+    JoinOptions {
         region: labels.get(REGION).cloned().unwrap_or_default(),
         zones: labels.get(ZONE).cloned().into_iter().collect(),
+        labels,
+        ..options
+    }
+}
+
+/// The Cluster of a member that is down when it is made.
+fn without_credentials(options: &JoinOptions) -> Cluster {
+    let spec = ClusterSpec {
+        sync_mode: SyncMode::Push,
+        api_endpoint: options.address.endpoint.clone(),
+        region: options.region.clone(),
+        zones: options.zones.clone(),
         ..ClusterSpec::default()
     };
-    let mut cluster = Cluster::new(&simulated.name_any(), spec);
-    cluster.metadata.labels = (!labels.is_empty()).then_some(labels);
+    let mut cluster = Cluster::new(&options.cluster, spec);
+    cluster.metadata.labels = (!options.labels.is_empty()).then(|| options.labels.clone());
     cluster
 }
 

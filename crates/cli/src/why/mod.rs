@@ -8,6 +8,7 @@ mod tests;
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::{
@@ -239,5 +240,5 @@ fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {
         return Ok(name);
     }
     let all: Vec<&str> = fleet.world.clusters.keys().map(|name| &*name.0).collect();
-    Err(Misused(format!("there is no cluster {cluster}\n  try: one of {}", all.join(", "))).into())
+    bail!("there is no cluster {cluster}\n  try: one of {}", all.join(", "))
 }

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use ironclad_planning::why::{Explanation, answer, explain};
 
 use super::{read::of_objects, rendered, rendered_not};
-use crate::plan::read::objects;
+use crate::{
+    plan::read::objects,
+    report::{FAILED, exit_code},
+};
 
 /// Four clusters: m2 is cordoned, m3 does not serve Deployments, m4 is in another region.
 const FLEET: &str = r#"
@@ -184,4 +187,7 @@ fn templates_that_a_dump_does_not_have() {
         let error = of_objects(objects(dump).unwrap(), &clock, kind, namespace, "web").unwrap_err();
         assert!(error.to_string().starts_with(want), "{error}");
     }
+    let (fleet, ..) = of_objects(objects(FLEET).unwrap(), &clock, "deploy", None, "web").unwrap();
+    let error = super::known(&fleet, "m9").unwrap_err();
+    assert_eq!((error.to_string().lines().next(), exit_code(&error)), (Some("there is no cluster m9"), FAILED));
 }

@@ -108,6 +108,23 @@ struct Log {
     klog: flags::accepted::KlogArgs,
 }
 
+impl Log {
+    fn filter(&self, server: bool) -> String {
+        if let Some(filter) = &self.log_filter {
+            return filter.clone();
+        }
+        match (self.verbosity, server) {
+            (6.., _) => "trace,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info".to_owned(),
+            (3.., _) => {
+                "info,ironclad=debug".to_owned() + &DEBUGGED.map(|name| format!(",ironclad_{name}=debug")).concat()
+            }
+            (1.., _) | (0, true) => "info".to_owned(),
+            // The library warns of certificates that are not verified, which the flag or the kubeconfig asked for.
+            (0, false) => "warn,kube_client::client::tls=error".to_owned(),
+        }
+    }
+}
+
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum LogFormat {
     Text,
@@ -173,17 +190,7 @@ fn is_plugin() -> bool {
 }
 
 fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
-    let filter = match &log.log_filter {
-        Some(filter) => filter.clone(),
-        None => match (log.verbosity, server) {
-            (6.., _) => "trace,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info".to_owned(),
-            (3.., _) => {
-                "info,ironclad=debug".to_owned() + &DEBUGGED.map(|name| format!(",ironclad_{name}=debug")).concat()
-            }
-            (1.., _) | (0, true) => "info".to_owned(),
-            (0, false) => "warn".to_owned(),
-        },
-    };
+    let filter = log.filter(server);
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         report::Misused(format!(
             "--log-filter {filter:?} can't be used\n  because {error}\n  try: info,ironclad_controllers=debug"
@@ -268,6 +275,26 @@ mod tests {
             }
         }
         assert_eq!(asked("frobnicate"), None);
+    }
+
+    #[test]
+    fn clients_log_no_warning_about_certificates_that_they_were_told_not_to_verify() {
+        use tracing_subscriber::layer::SubscriberExt as _;
+        const OF_LIBRARY: &str = "kube_client::client::tls::rustls_tls";
+        for (line, of_library, own) in [
+            ("join m1", false, true),
+            ("join m1 -v 3", true, true),
+            ("join m1 --log-filter error", false, false),
+            ("run", true, true),
+        ] {
+            let words = std::iter::once("ironclad").chain(line.split(' '));
+            let ironclad = Ironclad::try_parse_from(words).unwrap();
+            let filter = EnvFilter::new(ironclad.log.filter(ironclad.verb.is_server()));
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(filter), || {
+                assert_eq!(tracing::enabled!(target: OF_LIBRARY, tracing::Level::WARN), of_library, "{line}");
+                assert_eq!(tracing::enabled!(target: "ironclad_cli", tracing::Level::WARN), own, "{line}");
+            });
+        }
     }
 
     #[test]

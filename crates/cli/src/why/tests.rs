@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 
 use ironclad_planning::why::{Explanation, answer, explain};
 
-use super::{read::of_objects, rendered, rendered_not};
+use super::{
+    LeaderSettings::{Announced, Assumed},
+    read::of_objects,
+    rendered, rendered_not, unknown_here,
+};
 use crate::{
     plan::read::objects,
     report::{FAILED, exit_code},
@@ -30,19 +34,54 @@ metadata: {name: web, namespace: shop, uid: w, labels: {app: web}}
 spec: {replicas: 2, template: {spec: {containers: [{name: web, image: "web:1"}]}}}
 "#;
 
-/// A format that a verb does not have is refused, before a server is asked.
-#[tokio::test]
-async fn explanations_have_no_names() {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        why: super::Command,
+#[derive(clap::Parser)]
+#[command(name = "ironclad")]
+enum Line {
+    Why(Box<super::Command>),
+    Doctor(Box<crate::doctor::Command>),
+    Tree(Box<crate::tree::Command>),
+    Failover(Box<crate::evictions::failover::Command>),
+}
+
+#[test]
+fn formats_that_a_verb_does_not_have_are_misuse() {
+    for (line, formats) in [
+        ("why deploy/web", "table json yaml"),
+        ("why not m1 deploy/web", "table json yaml"),
+        ("why evicted", "table wide json yaml"),
+        ("doctor", "table json yaml"),
+        ("tree deploy/web", "table json yaml name"),
+        ("failover status", "table json yaml"),
+    ] {
+        let taken = ["table", "wide", "json", "yaml", "name"].into_iter().filter(|format| {
+            let words = ["ironclad"].into_iter().chain(line.split(' ')).chain(["-o", format]);
+            <Line as clap::Parser>::try_parse_from(words).is_ok()
+        });
+        assert_eq!(taken.collect::<Vec<_>>().join(" "), formats, "{line}");
     }
+}
+
+#[test]
+fn answers_of_webhooks_are_missing_where_one_may_be_asked() {
+    let hook = r#"---
+{apiVersion: config.karmada.io/v1alpha1, kind: ResourceInterpreterWebhookConfiguration, metadata: {name: h},
+  webhooks: [{name: h.x, clientConfig: {url: "https://h"}, interpreterContextVersions: [v1alpha1],
+    rules: [{operations: ["*"], apiGroups: [GROUP], apiVersions: ["*"], kinds: [Deployment]}]}]}
+"#;
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
-    for line in ["why deploy/web -o name", "why not m1 deploy/web -o name", "why evicted -o name"] {
-        let parsed = <Line as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
-        let error = super::run(&parsed.why, &clock).await.unwrap_err();
-        assert_eq!(crate::report::exit_code(&error), crate::report::MISUSED, "{line}: {error}");
+    let unknown = |dump: &str, settings| {
+        let (fleet, _, key) = of_objects(objects(dump).unwrap(), &clock, "deploy", None, "web").unwrap();
+        unknown_here(settings, &fleet, &key)
+    };
+    let (flags, answers) = ("the flags and gates of the scheduler that runs", "answers of interpreter webhooks");
+    for (name, hook, settings, want) in [
+        ("not read", "", Announced, Some(format!("not known here: {answers}"))),
+        ("of the kind", &*hook.replace("GROUP", "apps"), Announced, Some(format!("not known here: {answers}"))),
+        ("of others", &*hook.replace("GROUP", "farm.io"), Announced, None),
+        ("of others", &*hook.replace("GROUP", "farm.io"), Assumed, Some(format!("not known here: {flags}"))),
+        ("both", &*hook.replace("GROUP", "'*'"), Assumed, Some(format!("not known here: {flags}, and {answers}"))),
+    ] {
+        assert_eq!(unknown(&(FLEET.to_owned() + hook), settings), want, "{name}");
     }
 }
 

@@ -129,6 +129,7 @@ struct Running {
 async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
+    args.webhooks.warnings(&settings.gates).iter().for_each(|warning| tracing::warn!("{warning}"));
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
     let explain = args.explain.explain()?;
     settings.member_metrics = of_metrics.clone();

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod clocks;
+mod quotas;
 mod read;
 
 use std::time::Duration;

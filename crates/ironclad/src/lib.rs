@@ -30,8 +30,8 @@ use clap::{
 use ironclad_cli::{
     asked, completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, evictions, get, interpret, join, logs, options, plan, print, report, sim, switches, taint,
-    top, tree, unjoin, version, warnings, why,
+    crds, doctor, drain, early, evictions, get, help, interpret, join, logs, options, plan, print, report, sim,
+    switches, taint, top, tree, unjoin, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -133,7 +133,7 @@ enum LogFormat {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
-    let mut tree = Ironclad::command();
+    let mut tree = help::short(Ironclad::command());
     if is_plugin() {
         tree = tree.bin_name("kubectl ironclad");
     }
@@ -162,14 +162,15 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line. Help and messages show flags without the values that they take as kubectl's do.
 fn matches(tree: &clap::Command) -> clap::ArgMatches {
-    switches::with_values(tree.clone()).try_get_matches().unwrap_or_else(|error| match error.kind() {
+    let words = early::behind(tree, std::env::args_os().collect());
+    switches::with_values(tree.clone()).try_get_matches_from(&words).unwrap_or_else(|error| match error.kind() {
         ErrorKind::ValueValidation => error.exit(),
         _ => {
             if let Some(text) = elsewhere(&error) {
                 print::note(&text);
                 std::process::exit(i32::from(report::MISUSED));
             }
-            tree.clone().get_matches()
+            tree.clone().get_matches_from(&words)
         }
     })
 }
@@ -295,6 +296,40 @@ mod tests {
                 assert_eq!(tracing::enabled!(target: "ironclad_cli", tracing::Level::WARN), own, "{line}");
             });
         }
+    }
+
+    #[test]
+    fn flags_of_the_connection_are_taken_before_every_verb_that_has_them() {
+        for (line, is_taken) in [
+            ("--context x -n shop get pods", true),
+            ("--kubeconfig=k -v 3 why -n shop evicted", true),
+            ("-n shop why evicted", true),
+            ("-n shop why not m1 deploy/web", true),
+            ("--as me plan cluster-loss m1", true),
+            ("--kubeconfig k up", true),
+            ("-n shop doctor", false),
+            ("--nodes 3 up", false),
+        ] {
+            let words = std::iter::once("ironclad").chain(line.split(' ')).map(Into::into).collect();
+            let tree = Ironclad::command();
+            let matches = switches::with_values(tree.clone()).try_get_matches_from(early::behind(&tree, words));
+            assert_eq!(matches.is_ok(), is_taken, "{line}: {:?}", matches.err().map(|error| error.to_string()));
+        }
+    }
+
+    /// A first look must fit on a screen or two.
+    #[test]
+    fn short_help_is_short() {
+        let mut tree = help::short(Ironclad::command());
+        tree.build();
+        for verb in tree.get_subcommands_mut() {
+            let lines = verb.render_help().to_string().lines().count();
+            assert!(lines <= 60, "{} -h has {lines} lines", verb.get_name());
+        }
+        let up = tree.find_subcommand_mut("up").unwrap();
+        let (short, long) = (up.render_help().to_string(), up.render_long_help().to_string());
+        assert!(short.starts_with("Start here: ironclad up --demo") && short.contains("--data-dir"), "{short}");
+        assert!(long.contains("--resource-eviction-rate") && !short.contains("--resource-eviction-rate"), "{short}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn behind(tree: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
         }
     }
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    words.splice(end..end, moved);
+    drop(words.splice(end..end, moved));
     words
 }
 

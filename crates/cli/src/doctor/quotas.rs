@@ -17,7 +17,8 @@ pub(super) async fn finding(plane: &Client, gates: &Gates, resources: &Resources
     if resources.of_kind("sim.ironclad.io/v1alpha1", "SimulatedCluster").is_some() {
         return None;
     }
-    not_enforced(gates, &every(Api::all(plane.clone())).await.ok()?)
+    let registered: Vec<ValidatingWebhookConfiguration> = every(Api::all(plane.clone())).await.ok()?;
+    not_enforced(gates, &registered)
 }
 
 fn not_enforced(gates: &Gates, registered: &[ValidatingWebhookConfiguration]) -> Option<Finding> {

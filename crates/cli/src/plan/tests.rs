@@ -1,6 +1,6 @@
 //! Command lines, their output and their exit codes.
 
-use std::time::Duration;
+use std::{ffi::OsString, time::Duration};
 
 use ironclad_api::policy::PurgeMode;
 use ironclad_failover::flags::eviction::{Check, Mode};
@@ -144,7 +144,8 @@ async fn what_does_not_exist_is_a_failure_and_no_misuse() {
         ("preemption gone -n shop --dump", FAILED, "no ResourceBinding in namespace shop is called gone"),
         ("priority-class gone --dump", FAILED, "there is no PriorityClass gone"),
     ] {
-        let words = ["plan"].into_iter().chain(line.split(' ')).map(Into::into).chain([dump.clone().into_os_string()]);
+        let words = ["plan"].into_iter().chain(line.split(' ')).map(OsString::from);
+        let words = words.chain([dump.clone().into_os_string()]);
         let plan = Line::try_parse_from(words).unwrap().plan;
         let error = super::command::run(&plan, &clock).await.unwrap_err();
         assert!(error.to_string().starts_with(want), "{line}: {error}");

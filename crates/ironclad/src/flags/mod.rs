@@ -69,7 +69,8 @@ impl ControllerFlags {
     /// # Errors
     /// A flag has an invalid value.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let misused = |error: String| Misused(format!("{error}\n  see: --help"));
+        let remedy = |error: &str| if error.contains("\n  try: ") { "" } else { "\n  try: --help" };
+        let misused = |error: String| Misused(format!("{error}{}", remedy(&error)));
         let (gates, warnings) = Gates::parse(&self.feature_gates).map_err(|error| misused(error.to_string()))?;
         for warning in warnings {
             tracing::warn!("{warning}");
@@ -267,6 +268,8 @@ mod tests {
             ("--rate-limiter-qps=0", "--rate-limiter-qps: Invalid value: 0.0: must be greater than 0"),
             ("--rate-limiter-qps=NaN", "--rate-limiter-qps: Invalid value: \"NaN\": must be a finite number"),
             ("--rate-limiter-bucket-size=0", "--rate-limiter-bucket-size: Invalid value: 0: must be greater than 0"),
+            ("--feature-gates=Failver=true", "unknown feature gate \"Failver\"\n  try: Failover, "),
+            ("--controllers=foo", "--controllers names \"foo\", which is none\n  try: one of "),
             ("--evict-plugins=Nope", "unknown evict plugin \"Nope\""),
             ("--failover-eviction-timeout=5m", "--failover-eviction-timeout"),
         ] {
@@ -274,7 +277,8 @@ mod tests {
                 Ok(()) => assert_eq!(want, "", "{flag} is taken"),
                 Err(message) => {
                     assert!(!want.is_empty() && message.contains(want), "{flag}: {message}");
-                    assert!(message.contains("--help"), "{flag}: --help is not mentioned: {message}");
+                    let remedies = message.matches("\n  try: ").count() + message.matches("try '--help'").count();
+                    assert_eq!(remedies, 1, "{flag}: {message}");
                 }
             }
         }

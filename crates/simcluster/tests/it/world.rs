@@ -79,7 +79,7 @@ impl World {
             let (kind, reason, message) = (event.involved_object.kind, event.reason, event.message);
             format!("{} {}: {}", kind.unwrap_or_default(), reason.unwrap_or_default(), message.unwrap_or_default())
         };
-        self.list().await.into_iter().map(line).collect()
+        self.list::<Event>().await.into_iter().map(line).collect()
     }
 
     /// Waits until the condition holds; checks after each change of the store.

@@ -19,6 +19,7 @@ pub fn run(tree: &clap::Command) -> anyhow::Result<()> {
 
 fn text(tree: &clap::Command) -> String {
     let global = tree.get_arguments().filter(|arg| arg.is_global_set()).cloned();
+    let global = global.map(|arg| arg.hide_short_help(false));
     let all = Plane::augment_args(clap::Command::new("options").disable_help_flag(true)).args(global);
     let flags = all.help_template("{all-args}").render_help().to_string();
     format!(
@@ -34,7 +35,8 @@ mod tests {
     #[test]
     fn options_lists_the_flags_of_control_planes_and_of_the_program() {
         let global = |name: &'static str| clap::Arg::new(name).long(name).global(true).help_heading("Logging");
-        let tree = clap::Command::new("ironclad").arg(global("log")).arg(global("hidden").hide(true));
+        let tree =
+            clap::Command::new("ironclad").arg(global("log").hide_short_help(true)).arg(global("hidden").hide(true));
         let text = text(&tree.arg(clap::Arg::new("own").long("own")));
         for want in ["any command", "\nControl plane:\n", "--kubeconfig <FILE>", "--as-group", "\nLogging:\n", "--log"]
         {

@@ -5,14 +5,19 @@
 
 use std::{
     borrow::Cow,
+    env,
     fmt::Write as _,
     io::{self, IsTerminal as _, Write},
 };
 
 use anyhow::Context as _;
+use clap::{
+    ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use serde_json::{Value, json};
 
-use crate::report::{BROKEN_PIPE, Exit, Misused};
+use crate::report::{BROKEN_PIPE, Exit};
 
 /// Output format of a result.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,15 +42,11 @@ impl Output {
         matches!(self, Self::Json | Self::Yaml)
     }
 
-    /// Refuses `-o name` for what has none.
-    ///
-    /// # Errors
-    /// If it is that.
-    pub(crate) fn without_names(self, what: &str) -> anyhow::Result<()> {
-        match self {
-            Self::Name => Err(Misused(format!("{what} has no name\n  try: -o json")).into()),
-            _ => Ok(()),
-        }
+    /// Parser of the formats but these, which a verb does not have.
+    pub(crate) fn without(these: &'static [Self]) -> impl TypedValueParser<Value = Self> {
+        let formats = Self::value_variants().iter().filter(|format| !these.contains(format));
+        let formats = PossibleValuesParser::new(formats.filter_map(ValueEnum::to_possible_value));
+        formats.try_map(|name| <Self as ValueEnum>::from_str(&name, false))
     }
 }
 
@@ -116,6 +117,23 @@ fn colour(text: &str) -> usize {
     let Some(parameters) = text.strip_prefix("\x1b[") else { return 0 };
     let length = parameters.bytes().take_while(|b| b.is_ascii_digit() || *b == b';').count();
     if parameters.as_bytes().get(length) == Some(&b'm') { "\x1b[".len() + length + 1 } else { 0 }
+}
+
+/// A text with marks and branches that this program drew, in ASCII if the locale of the environment has no others.
+pub(crate) fn drawn(text: String) -> String {
+    let named = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| env::var(name).unwrap_or_default());
+    if is_ascii(named.iter().map(String::as_str)) { in_ascii(&text) } else { text }
+}
+
+/// True if the first of these names of locales that is set is one without UTF-8. If none is set, terminals have it.
+fn is_ascii<'a>(mut named: impl Iterator<Item = &'a str>) -> bool {
+    let name = named.find(|name| !name.is_empty()).unwrap_or_default().to_ascii_lowercase();
+    ["c", "posix"].contains(&&*name) || name.split_once('.').is_some_and(|(_, set)| !set.starts_with("utf"))
+}
+
+fn in_ascii(text: &str) -> String {
+    let pairs = [('✓', "+"), ('✗', "x"), ('…', "..."), ('–', "-"), ('│', "|"), ('├', "|"), ('└', "`"), ('─', "-")];
+    pairs.iter().fold(text.to_owned(), |text, (mark, plain)| text.replace(*mark, plain))
 }
 
 /// A List of objects of any kind. It has the empty resourceVersion that kubectl's Lists have.
@@ -298,6 +316,23 @@ mod tests {
             let read: Value = serde_saphyr::from_str(&escape(&text)).unwrap();
             assert_eq!(read, object, "{output:?}: {text}");
         }
+    }
+
+    #[test]
+    fn marks_and_branches_follow_the_locale() {
+        for (named, want) in [
+            (["", "", ""], false),
+            (["C", "", "en_GB.UTF-8"], true),
+            (["", "POSIX", ""], true),
+            (["", "", "C.UTF-8"], false),
+            (["", "de_DE.utf8", "C"], false),
+            (["de_DE.ISO-8859-1", "", ""], true),
+            (["de_DE", "", ""], false),
+        ] {
+            assert_eq!(is_ascii(named.into_iter()), want, "{named:?}");
+        }
+        let text = "✓ a\n├─ ✗ b – why\n│  └─ … ä\n";
+        assert_eq!(in_ascii(text), "+ a\n|- x b - why\n|  `- ... ä\n");
     }
 
     #[test]

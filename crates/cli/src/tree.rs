@@ -50,7 +50,7 @@ pub struct Command {
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
     /// Output format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    #[arg(short, long, value_parser = Output::without(&[Output::Wide]), default_value = "table", value_name = "FORMAT")]
     pub output: Output,
     /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
@@ -96,7 +96,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     copies.silent.verdict(members.len(), true, false)?;
     let Some(tree) = tree(&world, &key, &explained) else { bail!("{key} does not exist") };
     match command.output {
-        Output::Table | Output::Wide => print::out(&rendered(&tree)),
+        Output::Table | Output::Wide => print::out(&print::drawn(rendered(&tree))),
         Output::Name => print::out(&tree.links.iter().map(|link| link.object.clone() + "\n").collect::<String>()),
         Output::Json | Output::Yaml => print::out(&print::objects(command.output, &[serde_json::to_value(&tree)?])?),
     }

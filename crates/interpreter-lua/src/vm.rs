@@ -68,16 +68,16 @@ impl Vm {
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").set_mode(ChunkMode::Text);
         let environment: Function = prelude.call(table)?;
         let this = Self { name: name.to_owned(), lua, environment, budget, call_lock: Mutex::default() };
-        this.install_hook(HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_CHECKS))?;
+        this.install_hook(HookTriggers::new(), STEPS_BETWEEN_CHECKS)?;
         this.lua.gc_collect()?;
         this.lua.set_memory_limit(memory.min(MEMORY_BYTES_MAX))?;
         Ok(this)
     }
 
-    /// Installs the hook that counts steps, and lines if `moments` include them.
-    fn install_hook(&self, moments: HookTriggers) -> Result<(), Error> {
+    /// Installs the hook that counts steps, so many at a time, and lines if `moments` include them.
+    fn install_hook(&self, moments: HookTriggers, steps: u32) -> Result<(), Error> {
         let counted = self.budget.clone();
-        self.lua.set_hook(moments, move |_, debug| {
+        self.lua.set_hook(moments.every_nth_instruction(steps), move |_, debug| {
             let in_script = || debug.source().short_src.as_deref() == Some(CHUNK);
             if debug.event() == DebugEvent::Line {
                 if in_script() {
@@ -85,7 +85,7 @@ impl Vm {
                 }
                 return Ok(VmState::Continue);
             }
-            match counted.step(STEPS_BETWEEN_CHECKS.into()) {
+            match counted.step(steps.into()) {
                 Ok(()) => Ok(VmState::Continue),
                 Err(exhausted) => {
                     // An error without a traceback.
@@ -98,14 +98,13 @@ impl Vm {
         })
     }
 
-    /// Runs something that calls a script, and counts how often each of its lines runs.
+    /// Runs something that calls a script, and counts each of its steps, and how often each of its lines runs.
     pub(crate) fn traced<T>(&self, call: impl FnOnce() -> T) -> (T, BTreeMap<u32, u64>) {
-        let usual = HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_CHECKS);
         self.budget.lines();
         // If the hook cannot be set, the trace remains empty.
-        let _ = self.install_hook(usual.every_line());
+        let _ = self.install_hook(HookTriggers::new().every_line(), 1);
         let result = call();
-        let _ = self.install_hook(usual);
+        let _ = self.install_hook(HookTriggers::new(), STEPS_BETWEEN_CHECKS);
         (result, self.budget.lines())
     }
 

@@ -86,7 +86,7 @@ impl LeaderFlags {
             annotations: [(EXPLAIN_LEADER_ADDRESS, explained_at)].into(),
             ..LeaderOptions::new(&me)
         };
-        options.check().map_err(|error| Misused(format!("{error}\n  see: --help")))?;
+        options.check().map_err(|error| Misused(format!("{error}\n  try: --help")))?;
         if self.take_over_karmada && !self.leader_elect {
             return Err(Misused("--take-over-karmada needs --leader-elect".to_owned()).into());
         }

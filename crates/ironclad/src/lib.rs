@@ -30,8 +30,8 @@ use clap::{
 use ironclad_cli::{
     asked, completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, evictions, get, interpret, join, kubeconfig, kubectl, logs, options, plan, print, report, sim,
-    switches, taint, top, tree, unjoin, version, warnings, why,
+    crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
+    report, sim, switches, taint, top, tree, unjoin, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -111,6 +111,23 @@ struct Log {
     klog: flags::accepted::KlogArgs,
 }
 
+impl Log {
+    fn filter(&self, server: bool) -> String {
+        if let Some(filter) = &self.log_filter {
+            return filter.clone();
+        }
+        match (self.verbosity, server) {
+            (6.., _) => "trace,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info".to_owned(),
+            (3.., _) => {
+                "info,ironclad=debug".to_owned() + &DEBUGGED.map(|name| format!(",ironclad_{name}=debug")).concat()
+            }
+            (1.., _) | (0, true) => "info".to_owned(),
+            // The library warns of certificates that are not verified, which the flag or the kubeconfig asked for.
+            (0, false) => "warn,kube_client::client::tls=error".to_owned(),
+        }
+    }
+}
+
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum LogFormat {
     Text,
@@ -119,7 +136,7 @@ enum LogFormat {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
-    let mut tree = Ironclad::command();
+    let mut tree = help::short(Ironclad::command());
     if is_plugin() {
         tree = tree.bin_name("kubectl ironclad");
     }
@@ -148,14 +165,15 @@ pub fn main() -> ExitCode {
 
 /// Parses the command line. Help and messages show flags without the values that they take as kubectl's do.
 fn matches(tree: &clap::Command) -> clap::ArgMatches {
-    switches::with_values(tree.clone()).try_get_matches().unwrap_or_else(|error| match error.kind() {
+    let words = early::behind(tree, std::env::args_os().collect());
+    switches::with_values(tree.clone()).try_get_matches_from(&words).unwrap_or_else(|error| match error.kind() {
         ErrorKind::ValueValidation => error.exit(),
         _ => {
             if let Some(text) = elsewhere(&error) {
                 print::note(&text);
                 std::process::exit(i32::from(report::MISUSED));
             }
-            tree.clone().get_matches()
+            tree.clone().get_matches_from(&words)
         }
     })
 }
@@ -176,17 +194,7 @@ fn is_plugin() -> bool {
 }
 
 fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
-    let filter = match &log.log_filter {
-        Some(filter) => filter.clone(),
-        None => match (log.verbosity, server) {
-            (6.., _) => "trace,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info".to_owned(),
-            (3.., _) => {
-                "info,ironclad=debug".to_owned() + &DEBUGGED.map(|name| format!(",ironclad_{name}=debug")).concat()
-            }
-            (1.., _) | (0, true) => "info".to_owned(),
-            (0, false) => "warn".to_owned(),
-        },
-    };
+    let filter = log.filter(server);
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         report::Misused(format!(
             "--log-filter {filter:?} can't be used\n  because {error}\n  try: info,ironclad_controllers=debug"
@@ -273,6 +281,60 @@ mod tests {
             }
         }
         assert_eq!(asked("frobnicate"), None);
+    }
+
+    #[test]
+    fn clients_log_no_warning_about_certificates_that_they_were_told_not_to_verify() {
+        use tracing_subscriber::layer::SubscriberExt as _;
+        const OF_LIBRARY: &str = "kube_client::client::tls::rustls_tls";
+        for (line, of_library, own) in [
+            ("join m1", false, true),
+            ("join m1 -v 3", true, true),
+            ("join m1 --log-filter error", false, false),
+            ("run", true, true),
+        ] {
+            let words = std::iter::once("ironclad").chain(line.split(' '));
+            let ironclad = Ironclad::try_parse_from(words).unwrap();
+            let filter = EnvFilter::new(ironclad.log.filter(ironclad.verb.is_server()));
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(filter), || {
+                assert_eq!(tracing::enabled!(target: OF_LIBRARY, tracing::Level::WARN), of_library, "{line}");
+                assert_eq!(tracing::enabled!(target: "ironclad_cli", tracing::Level::WARN), own, "{line}");
+            });
+        }
+    }
+
+    #[test]
+    fn flags_of_the_connection_are_taken_before_every_verb_that_has_them() {
+        for (line, is_taken) in [
+            ("--context x -n shop get pods", true),
+            ("--kubeconfig=k -v 3 why -n shop evicted", true),
+            ("-n shop why evicted", true),
+            ("-n shop why not m1 deploy/web", true),
+            ("--as me plan cluster-loss m1", true),
+            ("--kubeconfig k up", true),
+            ("-n shop doctor", false),
+            ("--nodes 3 up", false),
+        ] {
+            let words = std::iter::once("ironclad").chain(line.split(' ')).map(Into::into).collect();
+            let tree = Ironclad::command();
+            let matches = switches::with_values(tree.clone()).try_get_matches_from(early::behind(&tree, words));
+            assert_eq!(matches.is_ok(), is_taken, "{line}: {:?}", matches.err().map(|error| error.to_string()));
+        }
+    }
+
+    /// A first look must fit on a screen or two.
+    #[test]
+    fn short_help_is_short() {
+        let mut tree = help::short(Ironclad::command());
+        tree.build();
+        for verb in tree.get_subcommands_mut() {
+            let lines = verb.render_help().to_string().lines().count();
+            assert!(lines <= 60, "{} -h has {lines} lines", verb.get_name());
+        }
+        let up = tree.find_subcommand_mut("up").unwrap();
+        let (short, long) = (up.render_help().to_string(), up.render_long_help().to_string());
+        assert!(short.starts_with("Start here: ironclad up --demo") && short.contains("--data-dir"), "{short}");
+        assert!(long.contains("--resource-eviction-rate") && !short.contains("--resource-eviction-rate"), "{short}");
     }
 
     #[test]

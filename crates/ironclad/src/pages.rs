@@ -38,7 +38,8 @@ fn add_help(text: &mut String, command: &mut Command, name: &str) {
 
 #[test]
 fn page_of_the_command_line_is_current() {
-    let mut text = "# Command line\n\nThe help of each verb, as `ironclad VERB -h` prints it; `--help` prints more. Every verb also has \
+    let mut text = "# Command line\n\nThe help of each verb. `ironclad VERB -h` leaves out the flags of the connection, which `ironclad options` lists, \
+                    and `--help` explains more. Flags of the connection and `-n` may stand before the verb, too. Every verb also has \
                     `-v`, `--log-filter` and `--log-format`. The flags of `up` and `run` have [a page of their own](flags.md).\n"
         .to_owned();
     let mut tree = tree();

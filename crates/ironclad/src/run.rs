@@ -132,6 +132,7 @@ struct Running {
 async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let webhooks = args.webhooks.webhooks()?;
+    args.webhooks.warnings(&settings.gates).iter().for_each(|warning| tracing::warn!("{warning}"));
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
     let (explain, proxy) = (args.explain.explain()?, args.proxy.proxy()?);
     settings.member_metrics = of_metrics.clone();

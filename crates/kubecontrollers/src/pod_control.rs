@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use ironclad_runtime::{Api, Failure, Informer, Writer};
+use ironclad_runtime::{Api, EventAbout, EventType, Failure, Informer, Recorder, Writer};
 use ironclad_seam::Stream;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -20,6 +20,7 @@ use crate::{
     caches::PODS,
     owner::{BY_CONTROLLER, controller_of},
     pods::{is_terminating, name_base},
+    workload::Kind,
 };
 
 /// Concurrent requests for one workload. After a failure no further batch is sent.
@@ -45,6 +46,9 @@ pub(crate) struct PodControl {
     pods: Informer<Pod>,
     writer: Writer,
     names: Stream,
+    recorder: Recorder,
+    /// The workload of these metadata, in events.
+    about: fn(&ObjectMeta) -> EventAbout,
     memory: Mutex<BTreeMap<String, Memory>>,
 }
 
@@ -67,12 +71,14 @@ pub(crate) struct NewPod {
 }
 
 impl PodControl {
-    pub(crate) fn new(cluster: &Cluster, controller: &str) -> Self {
+    pub(crate) fn new<W: Kind>(cluster: &Cluster) -> Self {
         Self {
             client: cluster.client.clone(),
             pods: cluster.caches.take(&PODS),
-            writer: Writer::new(controller),
-            names: cluster.seam.rng.stream(&format!("names/{controller}")),
+            writer: Writer::new(W::CONTROLLER),
+            names: cluster.seam.rng.stream(&format!("names/{}", W::CONTROLLER)),
+            recorder: Recorder::new(cluster.client.clone(), &cluster.seam, W::CONTROLLER),
+            about: EventAbout::of::<W>,
             memory: Mutex::default(),
         }
     }
@@ -228,7 +234,7 @@ impl PodControl {
         Ok(())
     }
 
-    /// Records the outcome: an error remains until the same kind of request succeeds.
+    /// Records the outcome: an error remains until the same kind of request succeeds, and is an event of the workload.
     fn remember(&self, owner: &ObjectMeta, reason: &'static str, answer: Result<(), Failure>) -> Result<(), Failure> {
         let mut memory = self.memory.lock();
         match &answer {
@@ -241,6 +247,9 @@ impl PodControl {
             }
             Err(failure) if failure.is_final() => {
                 let message = failure.to_string();
+                let doing = if reason == FAILED_CREATE { "creating" } else { "deleting" };
+                let event = format!("Error {doing}: {message}");
+                self.recorder.record(&(self.about)(owner), EventType::Warning, reason, &event);
                 memory.entry(uid(owner).to_owned()).or_default().last_error = Some(PodError { reason, message });
             }
             Err(_) => {}

@@ -44,7 +44,7 @@ impl<W: Kind> Workload<W> {
         let this = Arc::new(Self {
             cluster: cluster.clone(),
             objects,
-            control: PodControl::new(cluster, W::CONTROLLER),
+            control: PodControl::new::<W>(cluster),
             queue: cluster.queue(W::CONTROLLER),
             debounce: StatusDebounce::default(),
         });

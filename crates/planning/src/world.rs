@@ -9,11 +9,12 @@ use std::{
 };
 
 use ironclad_api::{
-    config::ResourceInterpreterCustomization,
+    config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
     policy::{ClusterOverridePolicy, FederatedResourceQuota, OverridePolicy},
     work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
-use ironclad_fleet::{Binding, BindingKey, ClusterName, ObjectKey, PolicyKey, StatusPart, World};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Gvk, ObjectKey, PolicyKey, StatusPart, World};
+use ironclad_interpreter::webhook::Webhooks;
 use ironclad_patch::merge_patch;
 use ironclad_propagation::{policy_match::Policy, priority::Class, template::Identity};
 use ironclad_scheduling::estimator::Index;
@@ -45,6 +46,8 @@ pub struct Fleet {
     pub cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
     /// All ResourceInterpreterCustomizations.
     pub customizations: Vec<ResourceInterpreterCustomization>,
+    /// All ResourceInterpreterWebhookConfigurations; `None` if they could not be read.
+    pub webhooks: Option<Vec<ResourceInterpreterWebhookConfiguration>>,
     /// All PriorityClasses; `None` if they could not be read, and priorities of bindings stay as they are.
     pub priority_classes: Option<Vec<Class>>,
     /// FederatedResourceQuotas, at least of the namespaces that are asked about.
@@ -90,6 +93,9 @@ impl Fleet {
                 self.customizations.retain(|one| one.metadata.name != customization.metadata.name);
                 self.customizations.push(customization);
             }
+            ("config.karmada.io", "ResourceInterpreterWebhookConfiguration") => {
+                self.webhooks.get_or_insert_default().push(typed(object)?);
+            }
             ("policy.karmada.io" | "cluster.karmada.io" | "work.karmada.io", _) => insert(&mut self.world, object)?,
             ("scheduling.k8s.io", "PriorityClass") => {
                 self.insert_class(Class::of_manifest(&object));
@@ -105,6 +111,13 @@ impl Fleet {
         let classes = self.priority_classes.get_or_insert_default();
         classes.retain(|one| one.name != class.name);
         classes.push(class);
+    }
+
+    /// Returns true if an interpreter webhook may answer for the kind.
+    #[must_use]
+    pub fn may_ask_webhooks(&self, gvk: &Gvk) -> bool {
+        let hooks = self.webhooks.as_ref().map(Webhooks::new);
+        hooks.is_none_or(|hooks| hooks.concerns(&gvk.group, &gvk.version, &gvk.kind))
     }
 
     /// The policy of this key, of either kind.

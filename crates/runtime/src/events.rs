@@ -12,8 +12,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    Api, Client, Resource,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -57,6 +57,20 @@ pub struct EventAbout {
     pub name: String,
     /// Uid.
     pub uid: String,
+}
+
+impl EventAbout {
+    /// The object of this kind with these metadata.
+    #[must_use]
+    pub fn of<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Self {
+        Self {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        }
+    }
 }
 
 /// Recorder of one component. It writes events in tasks of their own, a few at once in the order in which they were
@@ -130,10 +144,10 @@ impl Recorder {
             Write::Count { name, count } => (name.clone(), *count),
         };
         let event = Event {
-            metadata: kube::api::ObjectMeta {
+            metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(namespace.to_owned()),
-                ..kube::api::ObjectMeta::default()
+                ..ObjectMeta::default()
             },
             involved_object: ObjectReference {
                 api_version: Some(about.api_version.clone()),

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate, Shell, engine, env::Shells};
 
 use self::line::Line;
-use crate::print;
+use crate::{early, print};
 
 /// Name of the program in completion scripts.
 const PROGRAM: &str = "ironclad";
@@ -72,7 +72,11 @@ pub fn answer(tree: &clap::Command) -> bool {
     let index = env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
     let index: usize = index.unwrap_or(asked.len().saturating_sub(1));
     let is_empty = asked.get(index).is_none_or(|word| word.is_empty());
-    let factory = || with_names(tree, &Arc::new(Line::read(tree, asked.get(..index).unwrap_or_default())), is_empty);
+    let before = early::behind(tree, asked.get(..index).unwrap_or_default().to_vec());
+    let own = words.len() - asked.len();
+    let asked = before.iter().chain(asked.iter().skip(index));
+    let words = words.iter().take(own).chain(asked).cloned().collect::<Vec<_>>();
+    let factory = || with_names(tree, &Arc::new(Line::read(tree, &before)), is_empty);
     let done = CompleteEnv::with_factory(factory).var(VARIABLE).try_complete(words, env::current_dir().ok().as_deref());
     // A script of another version, or words that make no sense: there are no candidates.
     done.unwrap_or(true)
@@ -83,10 +87,13 @@ fn of_plugin(tree: &clap::Command, mut words: Vec<OsString>) -> String {
     if let Some(first) = words.first_mut() {
         *first = PROGRAM.into();
     }
-    let index = words.len().saturating_sub(1);
-    let line = Arc::new(Line::read(tree, words.get(..index).unwrap_or_default()));
+    let last = words.pop();
+    let mut words = early::behind(tree, words);
+    let line = Arc::new(Line::read(tree, &words));
+    let index = words.len();
     let folder = env::current_dir().ok();
-    let is_empty = words.last().is_none_or(|word| word.is_empty());
+    let is_empty = last.as_ref().is_none_or(|word| word.is_empty());
+    words.extend(last);
     let mut tree = with_names(tree, &line, is_empty);
     let found = engine::complete(&mut tree, words, index, folder.as_deref()).unwrap_or_default();
     let mut text = Vec::new();
@@ -246,10 +253,12 @@ mod tests {
         };
         assert_eq!(asked("kubectl_complete-ironclad ge"), "get\tShow\n:4\n");
         let kinds = clap::Arg::new("kind").value_parser(["pods", "nodes"]);
-        let tree = tree.clone().mut_subcommand("get", |get| get.arg(kinds));
+        let tree =
+            tree.clone().mut_subcommand("get", |get| get.arg(kinds).arg(clap::Arg::new("context").long("context")));
         let asked_for = |words: &str| of_plugin(&tree, words.split(' ').map(OsString::from).collect());
         assert_eq!(asked_for("kubectl_complete-ironclad get "), "pods\t\nnodes\t\n:4\n", "no flags beside names");
-        assert_eq!(asked_for("kubectl_complete-ironclad get -"), "--output\t\n-h\tPrint help\n:4\n");
+        assert_eq!(asked_for("kubectl_complete-ironclad --context x get "), "pods\t\nnodes\t\n:4\n");
+        assert_eq!(asked_for("kubectl_complete-ironclad get -"), "--output\t\n--context\t\n-h\tPrint help\n:4\n");
         assert_eq!(
             asked("kubectl_complete-ironclad get --output js"),
             "json\t\njsonpath=\t\njsonpath-as-json=\t\njsonpath-file=\t\n:4\n"

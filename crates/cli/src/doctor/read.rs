@@ -249,7 +249,9 @@ pub(super) async fn controllers(plane: &Client, world: &World) -> anyhow::Result
         let objects = list(plane, resource, None).await.map_err(|error| anyhow::anyhow!(answer(&error)))?;
         others.insert(acts_on, objects.len());
     }
-    Ok(findings(&configuration.controllers, world, &others))
+    let mut found = findings(&configuration.controllers, world, &others);
+    found.extend(super::quotas::finding(plane, &configuration.settings().gates, &resources).await);
+    Ok(found)
 }
 
 /// ReplicaSets that a controller of Kubernetes made out of templates: the control plane would run them itself.

@@ -61,7 +61,7 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  ironclad failover status\n  ironclad failover status -o json")]
     Status {
         /// Output format
-        #[arg(short, long, value_enum, default_value_t)]
+        #[arg(short, long, value_parser = Output::without(&[Output::Wide, Output::Name]), default_value = "table")]
         output: Output,
     },
 }
@@ -161,7 +161,6 @@ async fn change(client: &Client, switch: EvictionSwitch, dry_run: DryRun) -> any
 }
 
 async fn status(client: &Client, output: Output, clock: &Clock) -> anyhow::Result<()> {
-    output.without_names("the state of evictions")?;
     let leader = leader_report(client).await?;
     require_control_plane(client).await?;
     if output.is_objects() {

@@ -4,7 +4,7 @@ use ironclad_failover::{
     flags::eviction::Mode,
     taint_manager::{Report, Row},
 };
-use ironclad_planning::evicted::span;
+use ironclad_planning::evicted::{Answer, span};
 use jiff::Timestamp;
 
 use crate::print;
@@ -38,19 +38,14 @@ pub(super) fn rows(rows: &[Row], now: Timestamp, wide: bool) -> String {
     }
     let cell = |row: &Row| {
         let due = if row.due <= now { "now".to_owned() } else { format!("in {}", span(now, row.due)) };
-        let expected = match row.expected {
-            Some(at) if at <= now => "now".to_owned(),
-            Some(at) => format!("in {}", span(now, at)),
-            None => "-".to_owned(),
-        };
         let mut cells = vec![
             row.position.map_or_else(|| "-".to_owned(), |place| place.to_string()),
             row.binding.to_string(),
             row.cluster.to_string(),
             row.state.to_string(),
-            row.since.map_or_else(|| "-".to_owned(), |since| span(since, now)),
+            waits(row.since, now),
             due,
-            expected,
+            expected(row.expected, now),
             row.causes.join(","),
         ];
         if wide {
@@ -60,6 +55,37 @@ pub(super) fn rows(rows: &[Row], now: Timestamp, wide: bool) -> String {
         cells
     };
     print::table(&heading, &rows.iter().map(cell).collect::<Vec<_>>())
+}
+
+/// Answers of `why evicted` in columns, without what only few have.
+pub(super) fn answers(answers: &[Answer], now: Timestamp) -> String {
+    let cells = |answer: &Answer| {
+        // Behind the colon stands why there is none.
+        let target = answer.target.as_deref().and_then(|target| target.split(": ").next());
+        vec![
+            answer.binding.to_string(),
+            answer.cluster.to_string(),
+            answer.state.clone(),
+            waits(answer.since, now),
+            expected(answer.expected, now),
+            target.unwrap_or("-").to_owned(),
+            answer.waits_because.as_ref().or(answer.frozen.as_ref()).unwrap_or(&answer.because).clone(),
+        ]
+    };
+    let heading = ["BINDING", "FROM", "STATE", "WAITS", "EXPECTED", "TARGET", "BECAUSE"];
+    print::table(&heading, &answers.iter().map(cells).collect::<Vec<_>>())
+}
+
+fn waits(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(|| "-".to_owned(), |since| span(since, now))
+}
+
+fn expected(at: Option<Timestamp>, now: Timestamp) -> String {
+    match at {
+        Some(at) if at <= now => "now".to_owned(),
+        Some(at) => format!("in {}", span(now, at)),
+        None => "-".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +126,34 @@ mod tests {
         assert!(
             rows(&list, at(150), true)
                 .contains("in 10s   in 32s     k:NoExecute   Gracefully   0          apps/v1/Deployment shop/web")
+        );
+    }
+
+    #[test]
+    fn table_of_explanations() {
+        let answer = |name: &str, extra: serde_json::Value| -> Answer {
+            let mut answer = serde_json::json!({"binding": {"namespace": "shop", "name": name}, "cluster": "member1",
+                "resource": "apps/v1 Deployment web", "state": "Queued", "because": "k:NoExecute", "since": at(100)});
+            let all = answer.as_object_mut().unwrap();
+            all.extend(extra.as_object().unwrap().clone());
+            serde_json::from_value(answer).unwrap()
+        };
+        let parked = serde_json::json!({"state": "Parked", "target": "none: no cluster fits (m2 is full)",
+            "waitsBecause": "no available target cluster"});
+        let list = [
+            answer("web", serde_json::json!({"expected": at(182), "target": "m2, m3"})),
+            answer("db", parked),
+            answer(
+                "pinned",
+                serde_json::json!({"state": "Stays", "since": null, "because": "it tolerates the taints"}),
+            ),
+        ];
+        assert_eq!(
+            answers(&list, at(180)),
+            "BINDING       FROM      STATE    WAITS   EXPECTED   TARGET   BECAUSE\n\
+             shop/web      member1   Queued   1m20s   in 2s      m2, m3   k:NoExecute\n\
+             shop/db       member1   Parked   1m20s   -          none     no available target cluster\n\
+             shop/pinned   member1   Stays    -       -          -        it tolerates the taints\n"
         );
     }
 }

@@ -30,17 +30,18 @@ use crate::{
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad why evicted
+  ironclad why evicted -o wide
   ironclad why evicted -n shop web-deployment
   ironclad why evicted -n shop deployment/web")]
 pub struct Evicted {
-    /// Bindings by name, or templates as KIND/NAME [default: all on faulty clusters]
+    /// Bindings by name, or templates as KIND/NAME [default: all on faulty clusters, a line each]
     #[arg(value_name = "BINDING")]
     pub names: Vec<String>,
     /// Only of this namespace [default: all]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// Output format
-    #[arg(short, long, value_enum, default_value_t)]
+    /// Output format; wide explains each of all bindings in full
+    #[arg(short, long, value_parser = Output::without(&[Output::Name]), default_value = "table")]
     pub output: Output,
 }
 
@@ -50,7 +51,6 @@ pub struct Evicted {
 /// If a named binding does not exist, or the control plane does not answer.
 pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Result<()> {
     let Evicted { names, namespace, output } = asked;
-    output.without_names("an explanation")?;
     let client = plane.client().await?;
     let leader = leader_report(&client).await?;
     let now = clock.wall_seconds();
@@ -92,6 +92,11 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     queue.notes.iter().for_each(|note| print::note(note));
     if answers.is_empty() && !leader.is_off() {
         print::note("taints evict no binding from a cluster");
+    }
+    if names.is_empty() && answers.len() > 1 && *output == Output::Table {
+        print::out(&show::answers(&answers, now))?;
+        print::note("each in full: -o wide, or ironclad why evicted BINDING");
+        return Ok(());
     }
     let blocks: Vec<String> = answers.iter().map(|answer| answer.text(now)).collect();
     print::out(&blocks.join("\n"))

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::anyhow;
 use ironclad_api::{
     Taint,
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
@@ -344,11 +345,11 @@ pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {
             return Ok(cluster);
         }
         let all: Vec<&str> = world.clusters.keys().map(|name| &*name.0).collect();
-        Err(Misused(format!("there is no cluster {name}\n  try: one of {}", all.join(", "))))
+        Err(anyhow!("there is no cluster {name}\n  try: one of {}", all.join(", ")))
     };
     match what {
         What::ClusterLoss { clusters, how } => {
-            let clusters = clusters.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+            let clusters = clusters.iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;
             Ok(Script::cluster_loss(&clusters, how.lasts))
         }
         What::Rate { .. } => Ok(Script::default()),

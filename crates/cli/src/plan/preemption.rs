@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use ironclad_api::work::PreemptionPolicy;
 use ironclad_fleet::{Binding, BindingKey, ClusterName, World};
 use ironclad_interpreter::webhook::Webhooks;
@@ -195,11 +195,10 @@ pub async fn run_of_class(how: &OfClass, clock: &Clock) -> anyhow::Result<()> {
     let mut members = Asked::default();
     let plan = loop {
         let Some(plan) = of_class(fleet.clone(), &how.name, &interpreter, clock.wall_seconds()) else {
-            let message = format!(
+            bail!(
                 "there is no PriorityClass {}\n  try: --value NUMBER, to plan as if there were one, or kubectl get priorityclasses",
                 how.name
             );
-            return Err(Misused(message).into());
         };
         if !how.source.ask(&mut members, &fleet, &plan.unasked, plane.as_ref(), clock).await {
             break plan;
@@ -246,13 +245,10 @@ fn find(world: &World, namespace: &str, name: &str) -> anyhow::Result<BindingKey
     let found: Vec<BindingKey> = world.all_bindings().filter_map(|binding| of_workload(&binding)).collect();
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] => {
-            let message = format!(
-                "no ResourceBinding in namespace {namespace} is called {name} or is of a workload of this name\n  try: \
-                 kubectl get resourcebindings -n {namespace}"
-            );
-            Err(Misused(message).into())
-        }
+        [] => bail!(
+            "no ResourceBinding in namespace {namespace} is called {name} or is of a workload of this name\n  try: \
+             kubectl get resourcebindings -n {namespace}"
+        ),
         several => {
             let names: Vec<&str> = several.iter().map(|key| &*key.name).collect();
             Err(Misused(format!("{name} may be one of several\n  try: one of {}", names.join(", "))).into())

@@ -1,10 +1,11 @@
 //! Command lines, their output and their exit codes.
 
-use std::time::Duration;
+use std::{ffi::OsString, time::Duration};
 
 use ironclad_api::policy::PurgeMode;
 use ironclad_failover::flags::eviction::{Check, Mode};
 use ironclad_planning::{Options, Script, plan_failover};
+use ironclad_seam::Clock;
 use jiff::Timestamp;
 
 use clap::Parser as _;
@@ -15,6 +16,7 @@ use super::{
     read::parse,
     table,
 };
+use crate::report::{FAILED, MISUSED, exit_code};
 
 /// Three clusters; `web` runs on m1 and may also run on m2, `pinned` may run only on m1.
 const DUMP: &str = r#"
@@ -126,6 +128,29 @@ fn plan_of_another_rate() {
     assert!(options(&how(what_of(&line)).unwrap(), &Leader::default()).is_err(), "NaN is no rate");
     let line = Line::try_parse_from(["plan", "rate", "5", "--rate", "3"]).unwrap().plan;
     assert!(how(what_of(&line)).is_err(), "two rates");
+}
+
+/// As kubectl: 2 is for command lines that no fleet could answer.
+#[tokio::test]
+async fn what_does_not_exist_is_a_failure_and_no_misuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("dump.yaml");
+    std::fs::write(&dump, DUMP).unwrap();
+    let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
+    for (line, code, want) in [
+        ("cluster-loss m1 m9 -f", FAILED, "there is no cluster m9\n  try: one of m1, m2, m3"),
+        ("taint m9 k:NoExecute -f", FAILED, "there is no cluster m9"),
+        ("taint m1 k:Never -f", MISUSED, "invalid taint effect"),
+        ("preemption gone -n shop --dump", FAILED, "no ResourceBinding in namespace shop is called gone"),
+        ("priority-class gone --dump", FAILED, "there is no PriorityClass gone"),
+    ] {
+        let words = ["plan"].into_iter().chain(line.split(' ')).map(OsString::from);
+        let words = words.chain([dump.clone().into_os_string()]);
+        let plan = Line::try_parse_from(words).unwrap().plan;
+        let error = super::command::run(&plan, &clock).await.unwrap_err();
+        assert!(error.to_string().starts_with(want), "{line}: {error}");
+        assert_eq!(exit_code(&error), code, "{line}");
+    }
 }
 
 #[test]

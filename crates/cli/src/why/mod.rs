@@ -8,6 +8,7 @@ mod tests;
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_interpreter::Interpreter;
 use ironclad_planning::{
@@ -82,7 +83,7 @@ pub struct About {
     #[arg(short, long, value_name = "FILE")]
     pub filename: Option<PathBuf>,
     /// Output format
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, value_parser = Output::without(&[Output::Wide, Output::Name]), default_value = "table")]
     pub output: Output,
 }
 
@@ -91,11 +92,6 @@ pub struct About {
 /// # Errors
 /// If there is no such template, cluster or binding, or the control plane does not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let about = match &command.question {
-        Some(Question::Not { about, .. }) => about,
-        _ => &command.about,
-    };
-    about.output.without_names("an explanation")?;
     match &command.question {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {
@@ -104,16 +100,16 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             if about.output.is_objects() {
                 return output::out(&output::objects(about.output, &[serde_json::to_value(&answer)?])?);
             }
-            unknown_here(settings);
+            unknown_here(settings, &fleet, &explanation.template).iter().for_each(|text| output::note(text));
             output::out(&rendered_not(&explanation, &answer))
         }
         None if is_autoscaler(&command.about) => autoscaler(&command.about, &command.plane).await,
         None => {
-            let (_, explanation, settings) = observe(&command.about, &command.plane, clock).await?;
+            let (fleet, explanation, settings) = observe(&command.about, &command.plane, clock).await?;
             if command.about.output.is_objects() {
                 return output::out(&output::objects(command.about.output, &[serde_json::to_value(&explanation)?])?);
             }
-            unknown_here(settings);
+            unknown_here(settings, &fleet, &explanation.template).iter().for_each(|text| output::note(text));
             output::out(&rendered(&explanation))
         }
     }
@@ -150,14 +146,12 @@ enum LeaderSettings {
     Assumed,
 }
 
-/// Notes the inputs that are not known here.
-fn unknown_here(settings: LeaderSettings) {
-    output::note(match settings {
-        LeaderSettings::Announced => "not known here: answers of interpreter webhooks",
-        LeaderSettings::Assumed => {
-            "not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks"
-        }
-    });
+/// The inputs that are not known here, if there are any.
+fn unknown_here(settings: LeaderSettings, fleet: &Fleet, template: &ObjectKey) -> Option<String> {
+    let flags = (settings == LeaderSettings::Assumed).then_some("the flags and gates of the scheduler that runs");
+    let webhooks = fleet.may_ask_webhooks(&template.gvk).then_some("answers of interpreter webhooks");
+    let all: Vec<&str> = flags.into_iter().chain(webhooks).collect();
+    (!all.is_empty()).then(|| format!("not known here: {}", all.join(", and ")))
 }
 
 async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Explanation, LeaderSettings)> {
@@ -239,5 +233,5 @@ fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {
         return Ok(name);
     }
     let all: Vec<&str> = fleet.world.clusters.keys().map(|name| &*name.0).collect();
-    Err(Misused(format!("there is no cluster {cluster}\n  try: one of {}", all.join(", "))).into())
+    bail!("there is no cluster {cluster}\n  try: one of {}", all.join(", "))
 }

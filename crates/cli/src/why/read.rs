@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use ironclad_api::{
     cluster::Cluster,
     conditions::FALSE,
-    config::ResourceInterpreterCustomization,
+    config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
     names,
     policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
     reasons::binding::UNSCHEDULABLE,
@@ -55,7 +55,8 @@ pub(crate) async fn live(
     };
     let customizations = every(Api::<ResourceInterpreterCustomization>::all(client.clone())).await?;
     let interpreter = interpreter(clock, &customizations, Webhooks::default());
-    let mut fleet = Fleet { settings, ..Fleet::default() };
+    let webhooks = every(Api::<ResourceInterpreterWebhookConfiguration>::all(client.clone())).await.ok();
+    let mut fleet = Fleet { settings, webhooks, ..Fleet::default() };
     let world = &mut fleet.world;
     world.insert_template(crate::tree::whole(&template, &resource)?);
     every(Api::<Cluster>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));

@@ -2,14 +2,22 @@
 
 use std::fmt::Write as _;
 
+use clap::Args as _;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use ironclad_planning::why::{Explanation, answer, explain};
 
-use super::{read::of_objects, rendered, rendered_not};
-use crate::plan::read::objects;
+use super::{
+    LeaderSettings::{Announced, Assumed},
+    read::of_objects,
+    rendered, rendered_not, unknown_here,
+};
+use crate::{
+    plan::read::objects,
+    report::{FAILED, exit_code},
+};
 
 /// Four clusters: m2 is cordoned, m3 does not serve Deployments, m4 is in another region.
 const FLEET: &str = r#"
@@ -27,19 +35,51 @@ metadata: {name: web, namespace: shop, uid: w, labels: {app: web}}
 spec: {replicas: 2, template: {spec: {containers: [{name: web, image: "web:1"}]}}}
 "#;
 
-/// A format that a verb does not have is refused, before a server is asked.
-#[tokio::test]
-async fn explanations_have_no_names() {
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        why: super::Command,
+#[test]
+fn formats_that_a_verb_does_not_have_are_misuse() {
+    let tree = clap::Command::new("ironclad").subcommands([
+        super::Command::augment_args(clap::Command::new("why")),
+        crate::doctor::Command::augment_args(clap::Command::new("doctor")),
+        crate::tree::Command::augment_args(clap::Command::new("tree")),
+        crate::evictions::failover::Command::augment_args(clap::Command::new("failover")),
+    ]);
+    for (line, formats) in [
+        ("why deploy/web", "table json yaml"),
+        ("why not m1 deploy/web", "table json yaml"),
+        ("why evicted", "table wide json yaml"),
+        ("doctor", "table json yaml"),
+        ("tree deploy/web", "table json yaml name"),
+        ("failover status", "table json yaml"),
+    ] {
+        let taken = ["table", "wide", "json", "yaml", "name"].into_iter().filter(|format| {
+            let words = ["ironclad"].into_iter().chain(line.split(' ')).chain(["-o", format]);
+            tree.clone().try_get_matches_from(words).is_ok()
+        });
+        assert_eq!(taken.collect::<Vec<_>>().join(" "), formats, "{line}");
     }
+}
+
+#[test]
+fn answers_of_webhooks_are_missing_where_one_may_be_asked() {
+    let hook = r#"---
+{apiVersion: config.karmada.io/v1alpha1, kind: ResourceInterpreterWebhookConfiguration, metadata: {name: h},
+  webhooks: [{name: h.x, clientConfig: {url: "https://h"}, interpreterContextVersions: [v1alpha1],
+    rules: [{operations: ["*"], apiGroups: [GROUP], apiVersions: ["*"], kinds: [Deployment]}]}]}
+"#;
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
-    for line in ["why deploy/web -o name", "why not m1 deploy/web -o name", "why evicted -o name"] {
-        let parsed = <Line as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
-        let error = super::run(&parsed.why, &clock).await.unwrap_err();
-        assert_eq!(crate::report::exit_code(&error), crate::report::MISUSED, "{line}: {error}");
+    let unknown = |dump: &str, settings| {
+        let (fleet, _, key) = of_objects(objects(dump).unwrap(), &clock, "deploy", None, "web").unwrap();
+        unknown_here(settings, &fleet, &key)
+    };
+    let (flags, answers) = ("the flags and gates of the scheduler that runs", "answers of interpreter webhooks");
+    for (name, hook, settings, want) in [
+        ("not read", "", Announced, Some(format!("not known here: {answers}"))),
+        ("of the kind", &*hook.replace("GROUP", "apps"), Announced, Some(format!("not known here: {answers}"))),
+        ("of others", &*hook.replace("GROUP", "farm.io"), Announced, None),
+        ("of others", &*hook.replace("GROUP", "farm.io"), Assumed, Some(format!("not known here: {flags}"))),
+        ("both", &*hook.replace("GROUP", "'*'"), Assumed, Some(format!("not known here: {flags}, and {answers}"))),
+    ] {
+        assert_eq!(unknown(&(FLEET.to_owned() + hook), settings), want, "{name}");
     }
 }
 
@@ -184,4 +224,7 @@ fn templates_that_a_dump_does_not_have() {
         let error = of_objects(objects(dump).unwrap(), &clock, kind, namespace, "web").unwrap_err();
         assert!(error.to_string().starts_with(want), "{error}");
     }
+    let (fleet, ..) = of_objects(objects(FLEET).unwrap(), &clock, "deploy", None, "web").unwrap();
+    let error = super::known(&fleet, "m9").unwrap_err();
+    assert_eq!((error.to_string().lines().next(), exit_code(&error)), (Some("there is no cluster m9"), FAILED));
 }

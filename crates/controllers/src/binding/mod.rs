@@ -163,8 +163,8 @@ impl BindingController {
 
     /// Objects of some kinds scale others, and the owner of a Service's port may change without its content.
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
-        if let (Some(old), Some(new)) = (&change.old, &change.new)
-            && old.metadata.managed_fields != new.metadata.managed_fields
+        if let Some(new) = &change.new
+            && wakes::binding::owners(change.old.as_ref().map(|old| &old.metadata), &new.metadata)
         {
             self.enqueue_bindings(&object_key(gvk, &**new));
         }

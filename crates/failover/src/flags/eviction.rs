@@ -8,7 +8,7 @@ use ironclad_patch::FieldError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::table::{self, Rule, Table as _, options};
+use super::table::{Rule, Table as _, flag, options};
 use crate::duration::in_words;
 
 options! {
@@ -142,21 +142,14 @@ pub fn no_execute_purge_mode(value: &str) -> Result<PurgeMode, FieldError> {
     match value {
         "Gracefully" => Ok(PurgeMode::Gracefully),
         "Directly" => Ok(PurgeMode::Directly),
-        _ => Err(FieldError::invalid(path("no_execute_taint_eviction_purge_mode"), &json!(value), "Invalid mode")),
+        _ => Err(FieldError::invalid(flag("no_execute_taint_eviction_purge_mode"), &json!(value), "Invalid mode")),
     }
 }
 
 fn one_of<T: Copy>(field: &str, value: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, FieldError> {
     let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
     let found = all.iter().copied().find(|one| name(*one) == value);
-    found.ok_or_else(|| FieldError::not_supported(path(field), &json!(value), &names))
-}
-
-/// The options in paths of errors, as upstream reports them.
-const AREA: &str = "ClusterFailoverOptions";
-
-fn path(name: &str) -> String {
-    table::path(AREA, name)
+    found.ok_or_else(|| FieldError::not_supported(flag(field), &json!(value), &names))
 }
 
 /// Largest distinguishable rate; a higher one is unlimited.
@@ -166,11 +159,11 @@ impl EvictionFlags {
     /// Errors in the flags: the process must not start.
     #[must_use]
     pub fn errors(&self) -> Vec<FieldError> {
-        let mut errors = self.faults(AREA);
+        let mut errors = self.faults();
         if self.rate_limiter_base_delay > self.rate_limiter_max_delay {
             let base = json!(in_words(self.rate_limiter_base_delay));
-            let text = "must be less than or equal to RateLimiterMaxDelay";
-            errors.push(FieldError::invalid(path("rate_limiter_base_delay"), &base, text));
+            let text = "must be less than or equal to --rate-limiter-max-delay";
+            errors.push(FieldError::invalid(flag("rate_limiter_base_delay"), &base, text));
         }
         errors
     }
@@ -237,89 +230,93 @@ mod tests {
             (
                 "negative",
                 |f| f.resource_eviction_rate = -1.0,
-                "ResourceEvictionRate: Invalid value: -1.0: must be non-negative",
+                "--resource-eviction-rate: Invalid value: -1.0: must be non-negative",
             ),
             (
                 "rate NaN",
                 |f| f.resource_eviction_rate = f64::NAN,
-                "ResourceEvictionRate: Invalid value: \"NaN\": must be a finite number",
+                "--resource-eviction-rate: Invalid value: \"NaN\": must be a finite number",
             ),
             (
                 "infinite",
                 |f| f.resource_eviction_rate = f64::INFINITY,
-                "ResourceEvictionRate: Invalid value: \"inf\": must be a finite number",
+                "--resource-eviction-rate: Invalid value: \"inf\": must be a finite number",
             ),
             (
                 "negative secondary",
                 |f| f.secondary_resource_eviction_rate = -0.1,
-                "SecondaryResourceEvictionRate: Invalid value: -0.1: must be non-negative",
+                "--secondary-resource-eviction-rate: Invalid value: -0.1: must be non-negative",
             ),
             (
                 "infinite secondary",
                 |f| f.secondary_resource_eviction_rate = f64::NEG_INFINITY,
-                "SecondaryResourceEvictionRate: Invalid value: \"-inf\": must be a finite number",
+                "--secondary-resource-eviction-rate: Invalid value: \"-inf\": must be a finite number",
             ),
             (
                 "threshold below",
                 |f| f.unhealthy_cluster_threshold = -0.01,
-                "UnhealthyClusterThreshold: Invalid value: -0.01: must be between 0 and 1",
+                "--unhealthy-cluster-threshold: Invalid value: -0.01: must be between 0 and 1",
             ),
             (
                 "threshold above",
                 |f| f.unhealthy_cluster_threshold = 1.01,
-                "UnhealthyClusterThreshold: Invalid value: 1.01: must be between 0 and 1",
+                "--unhealthy-cluster-threshold: Invalid value: 1.01: must be between 0 and 1",
             ),
             (
                 "threshold NaN",
                 |f| f.unhealthy_cluster_threshold = f64::NAN,
-                "UnhealthyClusterThreshold: Invalid value: \"NaN\": must be between 0 and 1",
+                "--unhealthy-cluster-threshold: Invalid value: \"NaN\": must be between 0 and 1",
             ),
             (
                 "large",
                 |f| f.large_cluster_num_threshold = -1,
-                "LargeClusterNumThreshold: Invalid value: -1: must be non-negative",
+                "--large-cluster-num-threshold: Invalid value: -1: must be non-negative",
             ),
             (
                 "workers",
                 |f| f.concurrent_binding_eviction_syncs = 0,
-                "ConcurrentBindingEvictionSyncs: Invalid value: 0: must be greater than 0",
+                "--concurrent-binding-eviction-syncs: Invalid value: 0: must be greater than 0",
             ),
             (
                 "base delay above the maximum",
                 |f| f.rate_limiter_base_delay = Duration::from_secs(2000),
-                "RateLimiterBaseDelay: Invalid value: \"33m20s\": must be less than or equal to RateLimiterMaxDelay",
+                "--rate-limiter-base-delay: Invalid value: \"33m20s\": must be less than or equal to --rate-limiter-max-delay",
             ),
             (
                 "secondary rate NaN",
                 |f| f.secondary_resource_eviction_rate = f64::NAN,
-                "SecondaryResourceEvictionRate: Invalid value: \"NaN\": must be a finite number",
+                "--secondary-resource-eviction-rate: Invalid value: \"NaN\": must be a finite number",
             ),
             (
                 "threshold infinite",
                 |f| f.unhealthy_cluster_threshold = f64::INFINITY,
-                "UnhealthyClusterThreshold: Invalid value: \"inf\": must be between 0 and 1",
+                "--unhealthy-cluster-threshold: Invalid value: \"inf\": must be between 0 and 1",
             ),
-            ("no retries", |f| f.rate_limiter_qps = 0.0, "RateLimiterQPS: Invalid value: 0.0: must be greater than 0"),
+            (
+                "no retries",
+                |f| f.rate_limiter_qps = 0.0,
+                "--rate-limiter-qps: Invalid value: 0.0: must be greater than 0",
+            ),
             (
                 "negative QPS",
                 |f| f.rate_limiter_qps = -10.0,
-                "RateLimiterQPS: Invalid value: -10.0: must be greater than 0",
+                "--rate-limiter-qps: Invalid value: -10.0: must be greater than 0",
             ),
             (
                 "QPS NaN",
                 |f| f.rate_limiter_qps = f64::NAN,
-                "RateLimiterQPS: Invalid value: \"NaN\": must be a finite number",
+                "--rate-limiter-qps: Invalid value: \"NaN\": must be a finite number",
             ),
             (
                 "no bucket",
                 |f| f.rate_limiter_bucket_size = 0,
-                "RateLimiterBucketSize: Invalid value: 0: must be greater than 0",
+                "--rate-limiter-bucket-size: Invalid value: 0: must be greater than 0",
             ),
         ];
         for (name, change, want) in rows {
             let mut flags = EvictionFlags::default();
             change(&mut flags);
-            assert_eq!(errors(&flags), [format!("ClusterFailoverOptions.{want}")], "{name}");
+            assert_eq!(errors(&flags), [want], "{name}");
         }
     }
 
@@ -337,19 +334,19 @@ mod tests {
         assert_eq!(no_execute_purge_mode("Directly").ok(), Some(PurgeMode::Directly));
         let mode = |value: &str| no_execute_purge_mode(value).err();
         for (error, want) in [
-            (mode("Never"), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Never\": Invalid mode"),
-            (mode("Graciously"), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Graciously\": Invalid mode"),
-            (mode(""), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"\": Invalid mode"),
+            (mode("Never"), "--no-execute-taint-eviction-purge-mode: Invalid value: \"Never\": Invalid mode"),
+            (mode("Graciously"), "--no-execute-taint-eviction-purge-mode: Invalid value: \"Graciously\": Invalid mode"),
+            (mode(""), "--no-execute-taint-eviction-purge-mode: Invalid value: \"\": Invalid mode"),
             (
                 Check::parse("loose").err(),
-                "PreSchedulingCheck: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\"",
+                "--pre-scheduling-check: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\"",
             ),
             (
                 Mode::parse("dry").err(),
-                "FailoverMode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\"",
+                "--failover-mode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\"",
             ),
         ] {
-            assert_eq!(error.map(|error| error.to_string()), Some(format!("ClusterFailoverOptions.{want}")));
+            assert_eq!(error.map(|error| error.to_string()), Some(want.to_owned()));
         }
     }
 

@@ -124,19 +124,19 @@ impl HealthFlags {
     }
 
     fn errors(&self) -> Vec<FieldError> {
-        let mut errors = self.faults("Options");
+        let mut errors = self.faults();
         if self.lease_duration.is_zero() {
             let value = json!(in_words(self.lease_duration));
-            errors.push(FieldError::invalid("Options.ClusterLeaseDuration", &value, "must be greater than 0"));
+            errors.push(FieldError::invalid("--cluster-lease-duration", &value, "must be greater than 0"));
         }
         for witness in self.connectivity_witnesses.iter().filter(|witness| witness_address(witness).is_none()) {
-            let (field, detail) = ("Options.ConnectivityWitnesses", "must be an http or https URL with a host");
+            let (field, detail) = ("--connectivity-witnesses", "must be an http or https URL with a host");
             errors.push(FieldError::invalid(field, &json!(witness), detail));
         }
         let fraction = self.lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {
             let value = json!(fraction.to_string());
-            let field = "Options.ClusterLeaseRenewIntervalFraction";
+            let field = "--cluster-lease-renew-interval-fraction";
             errors.push(FieldError::invalid(field, &value, "must be greater than 0 and less than 1"));
         }
         errors
@@ -201,14 +201,14 @@ mod tests {
         let flags = HealthFlags::default;
         let zero = Duration::ZERO;
         for (flags, want) in [
-            (HealthFlags { status_update_frequency: zero, ..flags() }, "ClusterStatusUpdateFrequency"),
-            (HealthFlags { monitor_period: zero, ..flags() }, "ClusterMonitorPeriod"),
-            (HealthFlags { monitor_grace_period: zero, ..flags() }, "ClusterMonitorGracePeriod"),
-            (HealthFlags { startup_grace_period: zero, ..flags() }, "ClusterStartupGracePeriod"),
-            (HealthFlags { lease_duration: zero, ..flags() }, "ClusterLeaseDuration"),
+            (HealthFlags { status_update_frequency: zero, ..flags() }, "--cluster-status-update-frequency"),
+            (HealthFlags { monitor_period: zero, ..flags() }, "--cluster-monitor-period"),
+            (HealthFlags { monitor_grace_period: zero, ..flags() }, "--cluster-monitor-grace-period"),
+            (HealthFlags { startup_grace_period: zero, ..flags() }, "--cluster-startup-grace-period"),
+            (HealthFlags { lease_duration: zero, ..flags() }, "--cluster-lease-duration"),
         ] {
             let got: Vec<String> = flags.errors().iter().map(ToString::to_string).collect();
-            assert_eq!(got, [format!("Options.{want}: Invalid value: \"0s\": must be greater than 0")]);
+            assert_eq!(got, [format!("{want}: Invalid value: \"0s\": must be greater than 0")]);
         }
         for (fraction, sound) in [
             (0.0, false),
@@ -232,7 +232,7 @@ mod tests {
         ] {
             let flags = HealthFlags { nodes_ready_ratio: ratio, ..flags() };
             let got: Vec<String> = flags.errors().iter().map(ToString::to_string).collect();
-            let text = |value| format!("Options.NodesReadyRatio: Invalid value: {value}: must be between 0 and 1");
+            let text = |value| format!("--nodes-ready-ratio: Invalid value: {value}: must be between 0 and 1");
             assert_eq!(got, want.map(text).into_iter().collect::<Vec<_>>(), "{ratio}");
         }
         let none = HealthFlags { success_threshold: zero, failure_threshold: zero, ..flags() };
@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(witness_address(url), want.map(|(host, port)| (host.to_owned(), port)), "{url}");
         }
         let flags = HealthFlags { connectivity_witnesses: vec!["here".into()], ..HealthFlags::default() };
-        let want = "Options.ConnectivityWitnesses: Invalid value: \"here\": must be an http or https URL with a host";
+        let want = "--connectivity-witnesses: Invalid value: \"here\": must be an http or https URL with a host";
         assert_eq!(flags.errors()[0].to_string(), want);
     }
 

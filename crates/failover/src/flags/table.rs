@@ -22,8 +22,8 @@ pub trait Table: Default + 'static {
     /// The fields that have a flag, in the order of the help.
     const FIELDS: &'static [Field<Self>];
 
-    /// Errors of the fields that break their rules; `area` names the options in paths.
-    fn faults(&self, area: &str) -> Vec<FieldError> {
+    /// Errors of the fields that break their rules.
+    fn faults(&self) -> Vec<FieldError> {
         let fault = |field: &Field<Self>| {
             let value = (field.get)(self);
             let fault = field.rule?.broken_by(&value)?;
@@ -31,15 +31,15 @@ pub trait Table: Default + 'static {
                 Value::Duration(Some(duration)) => json!(in_words(duration)),
                 other => other.json(),
             };
-            Some(FieldError::invalid(path(area, field.name), &json, fault))
+            Some(FieldError::invalid(flag(field.name), &json, fault))
         };
         Self::FIELDS.iter().filter_map(fault).collect()
     }
 }
 
-/// Path of a field in errors, as upstream reports it.
-pub(super) fn path(area: &str, name: &str) -> String {
-    format!("{area}.{}", camel_case(&format!("_{name}")).replace("Qps", "QPS"))
+/// The flag of a field, which errors name.
+pub(super) fn flag(name: &str) -> String {
+    format!("--{}", name.replace('_', "-"))
 }
 
 /// Value of a field.

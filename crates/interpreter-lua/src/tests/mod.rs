@@ -413,6 +413,7 @@ fn trace_reports_lines() {
         let (answer, trace) = customization.trace(&Question::Health { object: &object });
         assert!(answer.is_err());
         assert_eq!(trace.failed, Some(9));
+        assert!((20..40).contains(&trace.steps), "each step of a short script counts: {}", trace.steps);
         let ran = |line| trace.lines.get(&line).copied();
         assert_eq!((ran(1), ran(4), ran(6), ran(7), ran(9)), (Some(1), Some(3), Some(1), None, Some(1)), "{trace:?}");
     }

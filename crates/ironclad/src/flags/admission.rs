@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use ironclad_admission::{Config, registration::Endpoint};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::Settings;
+use ironclad_fleet::gates::{Gate, Gates};
 use ironclad_interpreter_lua::{Host, check_script};
 use ironclad_seam::Clock;
 
@@ -85,6 +86,17 @@ pub(crate) struct Webhooks {
 }
 
 impl WebhookFlags {
+    /// A warning for each gate that does nothing unless some process serves webhooks, while this one serves none.
+    pub(crate) fn warnings(&self, gates: &Gates) -> Vec<String> {
+        let serves = self.webhook_bind_address != "0";
+        let inert = (!serves && gates.enabled(Gate::FederatedQuotaEnforcement)).then(|| {
+            "feature gate FederatedQuotaEnforcement: this process enforces no quota, as it serves no webhooks \
+             (--webhook-bind-address); if none does, nothing is enforced"
+                .to_owned()
+        });
+        inert.into_iter().collect()
+    }
+
     /// Returns the options; `None` if webhooks are not served.
     ///
     /// # Errors
@@ -155,6 +167,15 @@ mod tests {
             webhook_url: url.map(Into::into),
             webhook_service: service.map(Into::into),
             serve_legacy_binding_api: true,
+        }
+    }
+
+    #[test]
+    fn a_gate_that_webhooks_enforce_is_told_where_none_are_served() {
+        for (bind, is_on, count) in [("0", true, 1), ("0", false, 0), ("127.0.0.1:8443", true, 0)] {
+            let gates = Gates::default().with(Gate::FederatedQuotaEnforcement, is_on);
+            let warnings = flags(bind, None, None).warnings(&gates);
+            assert_eq!(warnings.len(), count, "{bind} {is_on}: {warnings:?}");
         }
     }
 

@@ -69,7 +69,8 @@ impl ControllerFlags {
     /// # Errors
     /// A flag has an invalid value.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let misused = |error: String| Misused(format!("{error}\n  see: --help"));
+        let remedy = |error: &str| if error.contains("\n  try: ") { "" } else { "\n  try: --help" };
+        let misused = |error: String| Misused(format!("{error}{}", remedy(&error)));
         let (gates, warnings) = Gates::parse(&self.feature_gates).map_err(|error| misused(error.to_string()))?;
         for warning in warnings {
             tracing::warn!("{warning}");
@@ -169,7 +170,7 @@ mod tests {
         for (flag, want) in [
             (
                 "--cluster-status-update-frequency=0s",
-                "Options.ClusterStatusUpdateFrequency: Invalid value: \"0s\": must be greater than 0",
+                "--cluster-status-update-frequency: Invalid value: \"0s\": must be greater than 0",
             ),
             ("--cluster-status-update-frequency=-1s", "--cluster-status-update-frequency"),
             (
@@ -185,77 +186,71 @@ mod tests {
             ("--cluster-success-threshold=0s", ""),
             ("--cluster-failure-threshold=-1s", "--cluster-failure-threshold"),
             ("--cluster-failure-threshold=0s", ""),
-            (
-                "--cluster-monitor-period=0",
-                "Options.ClusterMonitorPeriod: Invalid value: \"0s\": must be greater than 0",
-            ),
+            ("--cluster-monitor-period=0", "--cluster-monitor-period: Invalid value: \"0s\": must be greater than 0"),
             (
                 "--cluster-monitor-grace-period=0s",
-                "Options.ClusterMonitorGracePeriod: Invalid value: \"0s\": must be greater than 0",
+                "--cluster-monitor-grace-period: Invalid value: \"0s\": must be greater than 0",
             ),
             (
                 "--cluster-startup-grace-period=0s",
-                "Options.ClusterStartupGracePeriod: Invalid value: \"0s\": must be greater than 0",
+                "--cluster-startup-grace-period: Invalid value: \"0s\": must be greater than 0",
             ),
             ("--cluster-cache-sync-timeout=soon", "\"soon\" is not a duration (write it like 90s, 5m or 1h30m)"),
             (
                 "--connectivity-witnesses=here",
-                "Options.ConnectivityWitnesses: Invalid value: \"here\": must be an http or https URL with a host",
+                "--connectivity-witnesses: Invalid value: \"here\": must be an http or https URL with a host",
             ),
-            ("--nodes-ready-ratio=1.5", "Options.NodesReadyRatio: Invalid value: 1.5: must be between 0 and 1"),
-            ("--nodes-ready-ratio=NaN", "Options.NodesReadyRatio: Invalid value: \"NaN\": must be between 0 and 1"),
-            (
-                "--resource-eviction-rate=-1",
-                "ClusterFailoverOptions.ResourceEvictionRate: Invalid value: -1.0: must be non-negative",
-            ),
+            ("--nodes-ready-ratio=1.5", "--nodes-ready-ratio: Invalid value: 1.5: must be between 0 and 1"),
+            ("--nodes-ready-ratio=NaN", "--nodes-ready-ratio: Invalid value: \"NaN\": must be between 0 and 1"),
+            ("--resource-eviction-rate=-1", "--resource-eviction-rate: Invalid value: -1.0: must be non-negative"),
             (
                 "--resource-eviction-rate=NaN",
-                "ClusterFailoverOptions.ResourceEvictionRate: Invalid value: \"NaN\": must be a finite number",
+                "--resource-eviction-rate: Invalid value: \"NaN\": must be a finite number",
             ),
             (
                 "--resource-eviction-rate=inf",
-                "ClusterFailoverOptions.ResourceEvictionRate: Invalid value: \"inf\": must be a finite number",
+                "--resource-eviction-rate: Invalid value: \"inf\": must be a finite number",
             ),
             ("--resource-eviction-rate=fast", "--resource-eviction-rate"),
             ("--resource-eviction-rate=0", ""),
             (
                 "--secondary-resource-eviction-rate=-0.1",
-                "ClusterFailoverOptions.SecondaryResourceEvictionRate: Invalid value: -0.1: must be non-negative",
+                "--secondary-resource-eviction-rate: Invalid value: -0.1: must be non-negative",
             ),
             (
                 "--secondary-resource-eviction-rate=-inf",
-                "ClusterFailoverOptions.SecondaryResourceEvictionRate: Invalid value: \"-inf\": must be a finite number",
+                "--secondary-resource-eviction-rate: Invalid value: \"-inf\": must be a finite number",
             ),
             ("--secondary-resource-eviction-rate=7", ""),
             (
                 "--unhealthy-cluster-threshold=1.01",
-                "ClusterFailoverOptions.UnhealthyClusterThreshold: Invalid value: 1.01: must be between 0 and 1",
+                "--unhealthy-cluster-threshold: Invalid value: 1.01: must be between 0 and 1",
             ),
             (
                 "--unhealthy-cluster-threshold=-0.01",
-                "ClusterFailoverOptions.UnhealthyClusterThreshold: Invalid value: -0.01: must be between 0 and 1",
+                "--unhealthy-cluster-threshold: Invalid value: -0.01: must be between 0 and 1",
             ),
             (
                 "--unhealthy-cluster-threshold=NaN",
-                "ClusterFailoverOptions.UnhealthyClusterThreshold: Invalid value: \"NaN\": must be between 0 and 1",
+                "--unhealthy-cluster-threshold: Invalid value: \"NaN\": must be between 0 and 1",
             ),
             (
                 "--large-cluster-num-threshold=-1",
-                "ClusterFailoverOptions.LargeClusterNumThreshold: Invalid value: -1: must be non-negative",
+                "--large-cluster-num-threshold: Invalid value: -1: must be non-negative",
             ),
             ("--large-cluster-num-threshold=9999999999", "--large-cluster-num-threshold"),
             ("--enable-no-execute-taint-eviction=maybe", "--enable-no-execute-taint-eviction"),
             (
                 "--no-execute-taint-eviction-purge-mode=Never",
-                "ClusterFailoverOptions.NoExecuteTaintEvictionPurgeMode: Invalid value: \"Never\": Invalid mode",
+                "--no-execute-taint-eviction-purge-mode: Invalid value: \"Never\": Invalid mode",
             ),
             (
                 "--pre-scheduling-check=loose",
-                "ClusterFailoverOptions.PreSchedulingCheck: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\"",
+                "--pre-scheduling-check: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\"",
             ),
             (
                 "--concurrent-binding-eviction-syncs=0",
-                "ClusterFailoverOptions.ConcurrentBindingEvictionSyncs: Invalid value: 0: must be greater than 0",
+                "--concurrent-binding-eviction-syncs: Invalid value: 0: must be greater than 0",
             ),
             ("--concurrent-binding-eviction-syncs=-1", "--concurrent-binding-eviction-syncs"),
             ("--mass-failure-hold=-60s", "--mass-failure-hold"),
@@ -264,24 +259,17 @@ mod tests {
             ("--max-evictions-per-episode=-1", "--max-evictions-per-episode"),
             (
                 "--failover-mode=dry",
-                "ClusterFailoverOptions.FailoverMode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\"",
+                "--failover-mode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\"",
             ),
             (
                 "--rate-limiter-base-delay=2000s",
-                "ClusterFailoverOptions.RateLimiterBaseDelay: Invalid value: \"33m20s\": must be less than or equal to RateLimiterMaxDelay",
+                "--rate-limiter-base-delay: Invalid value: \"33m20s\": must be less than or equal to --rate-limiter-max-delay",
             ),
-            (
-                "--rate-limiter-qps=0",
-                "ClusterFailoverOptions.RateLimiterQPS: Invalid value: 0.0: must be greater than 0",
-            ),
-            (
-                "--rate-limiter-qps=NaN",
-                "ClusterFailoverOptions.RateLimiterQPS: Invalid value: \"NaN\": must be a finite number",
-            ),
-            (
-                "--rate-limiter-bucket-size=0",
-                "ClusterFailoverOptions.RateLimiterBucketSize: Invalid value: 0: must be greater than 0",
-            ),
+            ("--rate-limiter-qps=0", "--rate-limiter-qps: Invalid value: 0.0: must be greater than 0"),
+            ("--rate-limiter-qps=NaN", "--rate-limiter-qps: Invalid value: \"NaN\": must be a finite number"),
+            ("--rate-limiter-bucket-size=0", "--rate-limiter-bucket-size: Invalid value: 0: must be greater than 0"),
+            ("--feature-gates=Failver=true", "unknown feature gate \"Failver\"\n  try: Failover, "),
+            ("--controllers=foo", "--controllers names \"foo\", which is none\n  try: one of "),
             ("--evict-plugins=Nope", "unknown evict plugin \"Nope\""),
             ("--failover-eviction-timeout=5m", "--failover-eviction-timeout"),
         ] {
@@ -289,7 +277,8 @@ mod tests {
                 Ok(()) => assert_eq!(want, "", "{flag} is taken"),
                 Err(message) => {
                     assert!(!want.is_empty() && message.contains(want), "{flag}: {message}");
-                    assert!(message.contains("--help"), "{flag}: --help is not mentioned: {message}");
+                    let remedies = message.matches("\n  try: ").count() + message.matches("try '--help'").count();
+                    assert_eq!(remedies, 1, "{flag}: {message}");
                 }
             }
         }

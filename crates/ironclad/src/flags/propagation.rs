@@ -54,7 +54,7 @@ impl PropagationFlags {
             let message = "--federated-resource-quota-sync-period must be longer than 0\n  try: 5m";
             return Err(Misused(message.to_owned()).into());
         }
-        let skipped = skipped.map_err(|error| Misused(format!("{error}\n  see: --help")))?;
+        let skipped = skipped.map_err(|error| Misused(format!("{error}\n  try: --help")))?;
         Ok(Flags { resource_modeling, skipped, quota_sync_period })
     }
 }

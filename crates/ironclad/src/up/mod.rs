@@ -77,7 +77,7 @@ const CONTROLLERS_USER: &str = "ironclad-controllers";
 /// The same --data-dir resumes where it was. ctrl-c or SIGTERM ends it cleanly.
 #[derive(clap::Args, Debug)]
 #[command(before_help = "Start here: ironclad up --demo, in another terminal ironclad get clusters.
-All flags have defaults; those that matter first are --data-dir, --clusters and --listen.")]
+All flags have defaults; those that matter first are --data-dir, --clusters and --listen. --help has all of them.")]
 #[command(after_help = "Examples:
   ironclad up --demo
   ironclad up --clusters 5 --nodes 10 --data-dir /var/lib/ironclad

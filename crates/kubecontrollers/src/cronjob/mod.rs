@@ -68,7 +68,8 @@ impl Controller {
         let seen = Seen { cron: cron.clone(), jobs: self.jobs.by_index(BY_CONTROLLER, uid) };
         let plan = decide(&seen, now);
         if let Some(invalid) = &plan.invalid {
-            self.recorder.record(&about(&cron), EventType::Warning, invalid.reason, &invalid.message);
+            let about = EventAbout::of::<CronJob>(&cron.metadata);
+            self.recorder.record(&about, EventType::Warning, invalid.reason, &invalid.message);
         }
         let jobs: Api<Job> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
         for old in &plan.delete {
@@ -89,16 +90,6 @@ impl Controller {
             self.writer.patch_status(&api, Some(&self.crons), &cron.name_any(), &version, patch).await?;
         }
         Ok(next(None, plan.requeue_at, now))
-    }
-}
-
-fn about(cron: &CronJob) -> EventAbout {
-    EventAbout {
-        api_version: "batch/v1".to_owned(),
-        kind: "CronJob".to_owned(),
-        namespace: cron.metadata.namespace.clone().unwrap_or_default(),
-        name: cron.name_any(),
-        uid: cron.metadata.uid.clone().unwrap_or_default(),
     }
 }
 

@@ -289,13 +289,7 @@ impl Controller {
     }
 
     fn event(&self, hpa: &HorizontalPodAutoscaler, notice: &Notice) {
-        let about = EventAbout {
-            api_version: "autoscaling/v2".to_owned(),
-            kind: "HorizontalPodAutoscaler".to_owned(),
-            namespace: hpa.metadata.namespace.clone().unwrap_or_default(),
-            name: hpa.name_any(),
-            uid: hpa.metadata.uid.clone().unwrap_or_default(),
-        };
+        let about = EventAbout::of::<HorizontalPodAutoscaler>(&hpa.metadata);
         let type_ = if notice.is_warning { EventType::Warning } else { EventType::Normal };
         self.recorder.record(&about, type_, notice.reason, &notice.message);
     }

@@ -1,6 +1,7 @@
 //! Wake rules of the binding controller.
 
 use ironclad_api::{
+    ObjectMeta,
     cluster::Cluster,
     policy::OverrideSpec,
     work::{ObjectReference, Work},
@@ -28,11 +29,48 @@ pub fn cluster(old: &Cluster, new: &Cluster) -> bool {
     old.metadata.labels != new.metadata.labels || old.spec != new.spec
 }
 
+/// Returns true if the Works of a template may differ although its content does not, which has a wake of its own: a
+/// node port got an owner, or lost its last. The cache of templates has no other entries in `managedFields`.
+#[must_use]
+pub fn owners(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
+    old.is_some_and(|old| old.managed_fields != new.managed_fields)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::node_ports;
+
+    #[test]
+    fn a_node_port_that_gets_an_owner_wakes_the_bindings_of_its_template() {
+        let service = |entries: &[(&str, Value)]| {
+            let entry = |(manager, fields): &(&str, Value)| json!({"manager": manager, "fieldsV1": {"f:spec": fields}});
+            let entries: Vec<Value> = entries.iter().map(entry).collect();
+            let mut metadata: ObjectMeta = serde_json::from_value(json!({"managedFields": entries})).unwrap();
+            node_ports::reduce(&mut metadata);
+            metadata
+        };
+        let port = |field: &str| json!({"f:ports": {r#"k:{"port":80,"protocol":"TCP"}"#: {field: {}}}});
+        let allocated = service(&[("kubectl", port("f:port"))]);
+        let chosen = service(&[("kubectl", port("f:port")), ("kubectl", port("f:nodePort"))]);
+        let of_another = service(&[("helm", port("f:nodePort"))]);
+        let health = service(&[("kubectl", json!({"f:healthCheckNodePort": {}}))]);
+        let selector = service(&[("kubectl", json!({"f:selector": {}, "f:ports": {}}))]);
+        for (name, old, new, want) in [
+            ("created", None, &chosen, false),
+            ("unchanged", Some(&chosen), &chosen, false),
+            ("the allocated number is applied", Some(&allocated), &chosen, true),
+            ("its only owner gives it up", Some(&chosen), &allocated, true),
+            ("one owner in the place of another", Some(&chosen), &of_another, false),
+            ("the port of health checks", Some(&allocated), &health, true),
+            ("another field's owner", Some(&allocated), &selector, false),
+            ("no entries any more", Some(&allocated), &ObjectMeta::default(), true),
+        ] {
+            assert_eq!(owners(old, new), want, "{name}");
+        }
+    }
 
     fn work_of(extra: Value) -> Work {
         let mut base = json!({"metadata": {"name": "w", "generation": 1}, "spec": {"workload": {}}});

@@ -16,7 +16,7 @@ use ironclad_kubecontrollers::{
     Cluster, NODES, PODS, owner,
     pods::{is_finished, node_of},
 };
-use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
+use ironclad_runtime::{Api, Change, EventAbout, EventType, Failure, Informer, Key, Next, Queue, Recorder, Writer};
 use k8s_openapi::{
     api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -45,6 +45,7 @@ pub(crate) struct Scheduler {
     cluster: Cluster,
     pods: Informer<Pod>,
     writer: Writer,
+    recorder: Recorder,
     state: Mutex<State>,
 }
 
@@ -90,6 +91,7 @@ pub(crate) fn start(cluster: &Cluster) -> Weak<Scheduler> {
         cluster: cluster.clone(),
         pods: pods.clone(),
         writer: Writer::new("scheduler"),
+        recorder: Recorder::new(cluster.client.clone(), &cluster.seam, NAME),
         state: Mutex::default(),
     });
     let weak = Arc::downgrade(&scheduler);
@@ -253,7 +255,7 @@ impl Scheduler {
         }
     }
 
-    /// Writes the condition that no node fits, unless it is there already.
+    /// Writes the condition that no node fits, and the event, unless it is there already.
     async fn refuse(&self, pod: &Pod, message: &str) -> Result<Next, Failure> {
         let mut conditions = pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
         let old = conditions.iter().position(|c| c.type_ == "PodScheduled").map(|at| conditions.remove(at));
@@ -278,7 +280,12 @@ impl Scheduler {
         let (name, version) = (pod.name_any(), pod.resource_version().unwrap_or_default());
         let status = json!({"phase": "Pending", "conditions": conditions});
         match self.writer.patch_status(&api, Some(&self.pods), &name, &version, status).await {
-            Ok(_) | Err(Failure::NotFound(_)) => Ok(Next::Forget),
+            Ok(_) => {
+                let about = EventAbout::of::<Pod>(&pod.metadata);
+                self.recorder.record(&about, EventType::Warning, "FailedScheduling", message);
+                Ok(Next::Forget)
+            }
+            Err(Failure::NotFound(_)) => Ok(Next::Forget),
             Err(failure) => Err(failure),
         }
     }

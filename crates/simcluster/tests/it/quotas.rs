@@ -54,6 +54,9 @@ async fn workload_gets_the_pods_that_its_quota_allows() {
     })
     .await;
     assert_eq!(w.list::<Pod>().await.len(), 2);
+    let events = w.events().await;
+    let told = |event: &String| event.starts_with("ReplicaSet FailedCreate: Error creating: pods \"web-");
+    assert!(events.iter().any(told), "{events:?}");
     let more = Patch::Merge(json!({"spec": {"hard": {"pods": "3"}}}));
     w.quotas().patch("q", &PatchParams::default(), &more).await.unwrap();
     w.complete("web").await;

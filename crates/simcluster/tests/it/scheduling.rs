@@ -31,6 +31,7 @@ async fn an_unschedulable_pod_reports_why_and_starts_when_resources_are_free() {
     let pods: Vec<Pod> = w.list().await;
     let message = unschedulable(&pods[0]).unwrap();
     assert!(message.starts_with("0/3 nodes are available: 3 Insufficient cpu. "), "{message}");
+    assert_eq!(w.events().await, [format!("Pod FailedScheduling: {message}")]);
     let before = w.requests();
     w.quiet().await;
     assert_eq!(w.requests(), before, "it waits without a request");

@@ -6,7 +6,10 @@ use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use ironclad_simcluster::{Member, MemberOptions};
 use ironclad_store::{Commit, Engine, MemoryBackend, Options, Query, Store};
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Pod},
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -68,6 +71,15 @@ impl World {
             + std::fmt::Debug,
     {
         Api::<K>::namespaced(self.client.clone(), "default").list(&ListParams::default()).await.unwrap().items
+    }
+
+    /// The events of the default namespace, as `describe` shows them.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let line = |event: Event| {
+            let (kind, reason, message) = (event.involved_object.kind, event.reason, event.message);
+            format!("{} {}: {}", kind.unwrap_or_default(), reason.unwrap_or_default(), message.unwrap_or_default())
+        };
+        self.list::<Event>().await.into_iter().map(line).collect()
     }
 
     /// Waits until the condition holds; checks after each change of the store.

@@ -92,14 +92,17 @@ async fn a_kubeconfig_that_is_missing_is_named() -> anyhow::Result<()> {
 #[tokio::test]
 async fn invalid_rates_and_thresholds_are_misuse() -> anyhow::Result<()> {
     for (flag, says) in [
-        ("--resource-eviction-rate=-1", "ResourceEvictionRate: Invalid value: -1.0: must be non-negative"),
-        ("--resource-eviction-rate=NaN", "ResourceEvictionRate: Invalid value: \"NaN\": must be a finite number"),
+        ("--resource-eviction-rate=-1", "--resource-eviction-rate: Invalid value: -1.0: must be non-negative"),
+        ("--resource-eviction-rate=NaN", "--resource-eviction-rate: Invalid value: \"NaN\": must be a finite number"),
         (
             "--secondary-resource-eviction-rate=inf",
-            "SecondaryResourceEvictionRate: Invalid value: \"inf\": must be a finite",
+            "--secondary-resource-eviction-rate: Invalid value: \"inf\": must be a finite",
         ),
-        ("--unhealthy-cluster-threshold=1.5", "UnhealthyClusterThreshold: Invalid value: 1.5: must be between 0 and 1"),
-        ("--large-cluster-num-threshold=-1", "LargeClusterNumThreshold: Invalid value: -1: must be non-negative"),
+        (
+            "--unhealthy-cluster-threshold=1.5",
+            "--unhealthy-cluster-threshold: Invalid value: 1.5: must be between 0 and 1",
+        ),
+        ("--large-cluster-num-threshold=-1", "--large-cluster-num-threshold: Invalid value: -1: must be non-negative"),
     ] {
         let output = ironclad(["up", flag, "--data-dir", "/nonexistent/data"]).await?;
         ensure!(output.code == Some(2), "{flag}: {output:?}");

@@ -47,7 +47,6 @@ use self::{
 const WORKERS: usize = 4;
 /// Polling interval of a Cluster that leaves the fleet.
 const LEAVE_POLL_INTERVAL: Duration = Duration::from_millis(250);
-const API_VERSION: &str = "sim.ironclad.io/v1alpha1";
 /// Labels of a SimulatedCluster that become fields of its Cluster.
 const REGION: &str = "topology.kubernetes.io/region";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -326,13 +325,7 @@ impl Shared {
 
     fn warn(&self, simulated: &SimulatedCluster, reason: &str, message: &str) {
         tracing::warn!(member = %simulated.name_any(), reason, message, "simulated member has a problem");
-        let about = EventAbout {
-            api_version: API_VERSION.to_owned(),
-            kind: "SimulatedCluster".to_owned(),
-            namespace: String::new(),
-            name: simulated.name_any(),
-            uid: simulated.metadata.uid.clone().unwrap_or_default(),
-        };
+        let about = EventAbout::of::<SimulatedCluster>(&simulated.metadata);
         self.recorder.record(&about, EventType::Warning, reason, message);
     }
 }

@@ -14,7 +14,7 @@ use tokio_tungstenite::{
     tungstenite::{
         Message,
         handshake::derive_accept_key,
-        protocol::{Role, WebSocketConfig},
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
     },
 };
 
@@ -131,7 +131,8 @@ impl Stream {
         match self.talk(&mut socket).await {
             Ok(code) => {
                 let _ = send(&mut socket, ERROR, status(code).to_string()).await;
-                let _ = socket.close(None).await;
+                let end = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+                let _ = socket.close(Some(end)).await;
             }
             Err(error) => tracing::debug!(%error, pod = self.facts.pod, "a stream to a container ended"),
         }

@@ -116,7 +116,7 @@ async fn start(
 
 fn described(name: &str, nodes: i32) -> SimulatedCluster {
     let object = json!({
-        "apiVersion": API_VERSION, "kind": "SimulatedCluster",
+        "apiVersion": "sim.ironclad.io/v1alpha1", "kind": "SimulatedCluster",
         "metadata": {"name": name, "labels": {"tier": "edge", REGION: "eu"}},
         "spec": {"nodes": nodes, "capacity": {"cpu": "2", "memory": "4Gi", "pods": "10"}},
     });

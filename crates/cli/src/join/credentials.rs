@@ -24,8 +24,8 @@ use super::{
 
 /// Timeout of the member's token controller.
 const FILLED_WITHIN: Duration = Duration::from_secs(30);
-/// Interval between checks of its result.
-const LOOK: Duration = Duration::from_millis(100);
+/// The first and the longest interval between checks of its result.
+const LOOK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(160)];
 /// Type of Secrets that the member's token controller fills.
 pub(super) const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 /// ConfigMap in each namespace with the certificate authority of the API server.
@@ -85,6 +85,7 @@ async fn filled(join: &Join<'_>, name: &str) -> Result<Token, JoinError> {
     let namespace = &join.options.namespace;
     let secrets: Api<Secret> = Api::namespaced(join.member.clone(), namespace);
     let deadline = join.clock.mono() + FILLED_WITHIN;
+    let [mut look, longest] = LOOK;
     loop {
         let secret = secrets.get(name).await.map_err(join.failed(Side::Member, format!("reading Secret {name}")))?;
         let text = |key: &str| {
@@ -98,7 +99,8 @@ async fn filled(join: &Join<'_>, name: &str) -> Result<Token, JoinError> {
             let (name, secret) = (join.options.cluster.clone(), format!("{namespace}/{name}"));
             return Err(JoinError::NoToken { name, secret, seconds: FILLED_WITHIN.as_secs() });
         }
-        join.clock.sleep(LOOK).await;
+        join.clock.sleep(look).await;
+        look = longest.min(look * 2);
     }
 }
 

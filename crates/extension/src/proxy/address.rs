@@ -30,10 +30,12 @@ impl<'a> Address<'a> {
         let rest = path.strip_prefix(CLUSTERS)?;
         let (name, rest) = rest.split_once('/')?;
         let below = rest.strip_prefix("proxy")?;
-        if name.is_empty() || !(below.is_empty() || below.starts_with('/')) {
+        let name = percent_decode_str(name).decode_utf8().ok()?;
+        // It becomes part of other paths.
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
+        if name.is_empty() || !(is_name || name == EVERY) || !(below.is_empty() || below.starts_with('/')) {
             return None;
         }
-        let name = percent_decode_str(name).decode_utf8().ok()?;
         let clusters = if name == EVERY { Clusters::Every } else { Clusters::One(name.into_owned()) };
         let prefix = &path[..path.len() - below.len()];
         Some(Self { clusters, prefix, path: if below.is_empty() { "/" } else { below } })
@@ -92,6 +94,8 @@ mod tests {
             ("m1/status", None),
             ("m1/proxyless", None),
             ("/proxy/api", None),
+            ("m1%2fstatus/proxy/api", None),
+            ("m1%3fa/proxy/api", None),
         ] {
             let want = want.map(|(clusters, path, prefix)| (clusters, path.to_owned(), prefix.to_owned()));
             assert_eq!(of(rest), want, "{rest}");

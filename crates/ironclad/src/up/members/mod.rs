@@ -13,6 +13,7 @@ mod one;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::{
     cluster::{Cluster, ClusterSpec, SyncMode},
     sim::SimulatedCluster,
@@ -111,11 +112,14 @@ impl SimulatedMembers {
         objects.synced().await;
         // Before members start, as each of them writes it.
         this.0.kubeconfig.write(&[])?;
-        for simulated in objects.list() {
-            let name = simulated.name_any();
-            let done = this.0.reconcile(&name).await;
-            done.with_context(|| format!("starting simulated member {name}"))?;
-        }
+        let starting = objects.list().into_iter().map(|simulated| {
+            let (name, this) = (simulated.name_any(), this.clone());
+            async move {
+                let done = this.0.reconcile(&name).await;
+                done.map(drop).with_context(|| format!("starting simulated member {name}"))
+            }
+        });
+        stream::iter(starting).buffer_unordered(WORKERS).try_collect::<Vec<()>>().await?;
         let to = queue.clone();
         objects.on_change(move |change| {
             if let Some(simulated) = change.new.as_ref().or(change.old.as_ref()) {

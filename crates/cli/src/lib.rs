@@ -38,6 +38,7 @@ pub mod options;
 mod pages;
 pub mod plan;
 pub mod print;
+pub mod promote;
 pub mod proxied;
 pub mod report;
 pub mod resource;

@@ -13,7 +13,7 @@ use crate::Ironclad;
 const LOCAL: [&str; 7] = ["up", "run", "estimator", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 54] = [
+const ARGUMENTS: [(&str, &str); 55] = [
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),
@@ -51,6 +51,7 @@ const ARGUMENTS: [(&str, &str); 54] = [
     ("unjoin", "member1 --yes"),
     ("why", "configmap/web"),
     ("kubeconfig", "member1"),
+    ("promote", "configmap web -C member1"),
     ("describe", "pod web -C member1"),
     ("exec", "web -C member1"),
     ("attach", "web -C member1"),

@@ -31,7 +31,7 @@ use ironclad_cli::{
     asked, completion,
     cordon::{self, Cordon},
     crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    report, sim, switches, taint, top, tree, unjoin, version, warnings, why,
+    promote, report, sim, switches, taint, top, tree, unjoin, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -80,6 +80,7 @@ enum Verb {
     Doctor(Box<doctor::Command>),
     Failover(Box<evictions::failover::Command>),
     Backup(Box<backup::Command>),
+    Promote(Box<promote::Command>),
     Kubeconfig(Box<kubeconfig::Command>),
     #[command(flatten)]
     Kubectl(kubectl::Verb),
@@ -249,6 +250,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Why(command) => why::run(&command, &clock).await,
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Backup(command) => backup::run(&command).await,
+            Verb::Promote(command) => promote::run(&command, &clock).await,
             Verb::Kubeconfig(command) => kubeconfig::run(&command).await,
             Verb::Kubectl(verb) => kubectl::run(&verb).await,
             Verb::Version(command) => version::run(&command),

@@ -21,6 +21,7 @@ pub mod overrides;
 pub mod policy;
 pub mod policy_match;
 pub mod priority;
+pub mod promotion;
 pub mod quota;
 pub mod rebalance;
 pub mod selector;

@@ -54,6 +54,7 @@ mod preemption_matrix;
 mod preemption_sim;
 mod preemption_up;
 mod preemption_walk;
+mod promote_up;
 mod propagation;
 mod propagation_bad_input;
 mod propagation_matrix;

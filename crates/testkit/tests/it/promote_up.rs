@@ -1,0 +1,107 @@
+//! `ironclad promote`: what runs in a member is taken over without a restart.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use ironclad_testkit::{
+    binary::{Daemon, free_port, ironclad},
+    real::{Binaries, until},
+};
+
+use crate::propagation_up::kubectl;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const RUNNING: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default, labels: {tier: front}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: "i:1"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec: {type: NodePort, selector: {app: web}, ports: [{port: 80}]}
+"#;
+
+#[tokio::test]
+async fn what_runs_in_a_member_is_taken_over_as_it_is() -> anyhow::Result<()> {
+    let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
+    let path = data.display().to_string();
+    let arguments = ["up", "--data-dir", &path, "--listen", &listen, "--clusters", "2", "--metrics-bind-address", "0"];
+    let daemon = Daemon::start(arguments).await?;
+    let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
+    let member = kubectl(&binaries, &data, "member1", dir.path())?;
+    member.apply(RUNNING).await?;
+    let facts = async || {
+        let pods = member.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"]).await?;
+        let of = [
+            "get",
+            "deploy/web",
+            "service/web",
+            "-o",
+            "jsonpath={range .items[*]}{.metadata.uid} {.metadata.generation} {.spec.clusterIP} {.spec.ports[*].nodePort}{end}",
+        ];
+        anyhow::Ok((pods, member.run(of).await?))
+    };
+    until("both pods run", DEADLINE, async || {
+        let phases = member.run(["get", "pods", "-o", "jsonpath={.items[*].status.phase}"]).await?;
+        ensure!(phases == "Running Running", "{phases}");
+        Ok(())
+    })
+    .await?;
+    let before = facts().await?;
+    let kubeconfig = data.join("kubeconfig").display().to_string();
+    let promote = |more: &'static [&'static str]| {
+        let words = ["promote", "deployment/web", "service/web", "-C", "member1", "--kubeconfig", &kubeconfig];
+        ironclad(
+            words.map(str::to_owned).into_iter().chain(more.iter().map(|word| (*word).to_owned())).collect::<Vec<_>>(),
+        )
+    };
+    let dry = promote(&["--dry-run=server"]).await?.success()?;
+    ensure!(dry.matches("(server dry run)").count() == 4, "{dry}");
+    ensure!(
+        plane.run(["get", "deploy,svc,pp", "-o", "name"]).await?.trim() == "service/kubernetes",
+        "nothing was made"
+    );
+    let done = promote(&[]).await?.success()?;
+    for line in [
+        "Deployment default/web in member1 is taken over as it is",
+        "Service default/web in member1 is taken over as it is",
+    ] {
+        ensure!(done.contains(line), "{done}");
+    }
+    ensure!(facts().await? == before, "nothing was made anew");
+    let other = kubectl(&binaries, &data, "member2", dir.path())?;
+    ensure!(other.run(["get", "deploy", "-o", "name"]).await?.is_empty(), "it stays where it is");
+    // It is governed from now on.
+    plane.run(["scale", "deploy/web", "--replicas", "3"]).await?;
+    until("the member follows", DEADLINE, async || {
+        let replicas = member.run(["get", "deploy/web", "-o", "jsonpath={.spec.replicas}"]).await?;
+        ensure!(replicas == "3", "{replicas}");
+        Ok(())
+    })
+    .await?;
+    let again = promote(&[]).await?;
+    ensure!(again.code == Some(1) && again.stderr.contains("it is propagated already"), "{again:?}");
+    let pod = member.run(["get", "pods", "-o", "jsonpath={.items[0].metadata.name}"]).await?;
+    let owned = ironclad(["promote", "pod", &pod, "-C", "member1", "--kubeconfig", &kubeconfig]).await?;
+    ensure!(owned.code == Some(1) && owned.stderr.contains("try: ironclad promote ReplicaSet"), "{owned:?}");
+    // Without its template it stays.
+    plane.run(["delete", "deploy/web"]).await?;
+    until("the template is gone", DEADLINE, async || {
+        let works = plane.run(["get", "works", "-n", "karmada-es-member1", "-o", "name"]).await?;
+        ensure!(!works.contains("web-"), "{works}");
+        Ok(())
+    })
+    .await?;
+    member.run(["get", "deploy/web"]).await?;
+    daemon.stop().await
+}

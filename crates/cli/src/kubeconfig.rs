@@ -33,5 +33,5 @@ pub async fn run(command: &Command) -> anyhow::Result<()> {
     let names: Vec<String> = clusters.iter().map(ResourceExt::name_any).collect();
     let front = proxied::front(&client).await;
     let made = proxied::kubeconfig(&command.plane.kubeconfig()?, front.as_ref(), &names)?;
-    print::data(&serde_saphyr::to_string(&made).context("writing the kubeconfig")?)
+    print::data(&print::documents(&[serde_json::to_value(&made).context("writing the kubeconfig")?])?)
 }

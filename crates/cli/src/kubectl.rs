@@ -1,10 +1,6 @@
 //! Verbs that kubectl has: it is run for the control plane, or for members behind the control plane's proxy.
 
-use std::{
-    ffi::OsString,
-    io::{ErrorKind, Write as _},
-    process::ExitStatus,
-};
+use std::{ffi::OsString, io::ErrorKind, process::ExitStatus};
 
 use anyhow::Context as _;
 use kube::{ResourceExt, config::Kubeconfig};
@@ -240,7 +236,7 @@ pub async fn run(verb: &Verb) -> anyhow::Result<()> {
 async fn kubectl(verb: &str, arguments: &[OsString], kubeconfig: &Kubeconfig) -> anyhow::Result<ExitStatus> {
     // It has credentials: only its owner may read it, and it is removed at the end.
     let mut file = tempfile::NamedTempFile::new().context("a file for kubectl's kubeconfig")?;
-    file.write_all(serde_saphyr::to_string(kubeconfig)?.as_bytes())?;
+    serde_json::to_writer(&mut file, &serde_json::to_value(kubeconfig)?)?;
     let mut command = process::Command::new("kubectl");
     command.arg(verb).arg("--kubeconfig").arg(file.path()).args(arguments);
     // Both get ctrl-c; kubectl says how it ends.

@@ -38,7 +38,7 @@ pub struct Command {
     #[arg(required = true, value_name = "TYPE NAME")]
     pub resource: Vec<String>,
     /// The member
-    #[arg(short = 'C', long, value_name = "CLUSTER")]
+    #[arg(short = 'C', long = "clusters", alias = "cluster", value_name = "CLUSTER")]
     pub cluster: String,
     /// Namespace [default: the context's]
     #[arg(short, long, value_name = "NAME")]

@@ -95,7 +95,7 @@ mod tests {
         )
         .unwrap();
         let got = kubeconfig(&plane, None, &["m1".to_owned(), "m2".to_owned()]).unwrap();
-        let text = serde_saphyr::to_string(&got).unwrap();
+        let text = crate::print::documents(&[serde_json::to_value(&got).unwrap()]).unwrap();
         let got = Kubeconfig::from_yaml(&text).unwrap();
         let servers: Vec<_> =
             got.clusters.iter().map(|c| c.cluster.as_ref().unwrap().server.clone().unwrap()).collect();

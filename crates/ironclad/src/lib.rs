@@ -329,7 +329,7 @@ mod tests {
     fn short_help_is_short() {
         let mut tree = help::short(Ironclad::command());
         tree.build();
-        for verb in tree.get_subcommands_mut() {
+        for verb in tree.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
             let lines = verb.render_help().to_string().lines().count();
             assert!(lines <= 60, "{} -h has {lines} lines", verb.get_name());
         }

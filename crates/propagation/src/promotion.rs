@@ -77,12 +77,15 @@ pub fn template(object: &Value) -> Value {
                 remove(&mut template["spec"], &["clusterIP", "clusterIPs"]);
             }
             remove(&mut template["spec"], &["healthCheckNodePort"]);
-            let ports = template["spec"]["ports"].as_array_mut().into_iter().flatten();
+            let ports = template.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten();
             ports.for_each(|port| remove(port, &["nodePort"]));
         }
         Some("Job") if template["spec"]["manualSelector"] != json!(true) => {
             remove(&mut template["spec"], &["selector"]);
-            remove(&mut template["spec"]["template"]["metadata"]["labels"], &OF_JOBS);
+            template
+                .pointer_mut("/spec/template/metadata/labels")
+                .into_iter()
+                .for_each(|labels| remove(labels, &OF_JOBS));
         }
         Some("ServiceAccount") => remove(&mut template, &["secrets"]),
         _ => {}

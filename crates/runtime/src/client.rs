@@ -1,11 +1,12 @@
 //! Clients over the network and in-process. They do not retry: queues retry, and know which failures to retry.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
 use base64::Engine as _;
 use http::{Request, Response};
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
-use hyper_util::rt::TokioExecutor;
+use http_body_util::BodyExt as _;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{client::legacy, rt::TokioExecutor};
 use kube::{
     Client, Config,
     client::{Body, ConfigExt as _},
@@ -18,6 +19,7 @@ use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn};
 use crate::{
     Traffic,
     proxy::{Bars, ProxyConnector},
+    streams::StreamBody,
     webhook_tls::WebhookVerifier,
 };
 
@@ -213,8 +215,17 @@ fn client_with(config: Config, traffic: Arc<Traffic>, route: Route) -> Result<Cl
         .layer(config.extra_headers_layer().map_err(failed)?)
         .timeout(config.read_timeout.unwrap_or(REQUEST_DEADLINE))
         .map_err(BoxError::from)
-        .service(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https));
+        // With the bodies of requests that are passed on, so that both ways are compiled once.
+        .map_request(|request: Request<Body>| request.map(|body| body.map_err(io::Error::other).boxed_unsync()))
+        .service(connections(https));
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// Connections to servers, which requests share.
+pub(crate) fn connections(
+    https: HttpsConnector<ProxyConnector>,
+) -> legacy::Client<HttpsConnector<ProxyConnector>, StreamBody> {
+    legacy::Client::builder(TokioExecutor::new()).build(https)
 }
 
 /// Access to a server with a bearer token.

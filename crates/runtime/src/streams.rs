@@ -7,11 +7,11 @@ use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyper_util::client::legacy::Client;
 use kube::client::ConfigExt as _;
 
 use crate::{
-    client::{TokenAccess, token_config},
+    client::{TokenAccess, connections, token_config},
     proxy::ProxyConnector,
 };
 
@@ -46,8 +46,7 @@ impl Streams {
         let mut authorization = HeaderValue::from_bytes(&[b"Bearer ", access.token].concat())
             .map_err(|_| "the key `token` has characters that can't be sent")?;
         authorization.set_sensitive(true);
-        let client = Client::builder(TokioExecutor::new()).build(https);
-        Ok(Self { client, server: config.cluster_url, authorization })
+        Ok(Self { client: connections(https), server: config.cluster_url, authorization })
     }
 
     /// Sends a request whose URI is the path at the server, below the server's own path, if it has one.

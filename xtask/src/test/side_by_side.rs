@@ -130,7 +130,7 @@ fn free_memory() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::PermissionsExt as _, path::Path};
+    use std::path::Path;
 
     use super::*;
 
@@ -139,8 +139,11 @@ mod tests {
         let home = folder.join(member);
         fs::create_dir_all(&home).unwrap();
         let path = home.join(format!("{target}.sh"));
-        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: a child that another test starts meanwhile would inherit the open file, which can't be run
+        // then.
+        let mut writing = Command::new("sh");
+        writing.args(["-c", "printf '#!/bin/sh\\n%s' \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);
+        assert!(writing.status().unwrap().success());
         TestProgram { target: target.to_owned(), folder: home, path }
     }
 

@@ -67,10 +67,7 @@ async fn what_runs_in_a_member_is_taken_over_as_it_is() -> anyhow::Result<()> {
     };
     let dry = promote(&["--dry-run=server"]).await?.success()?;
     ensure!(dry.matches("(server dry run)").count() == 4, "{dry}");
-    ensure!(
-        plane.run(["get", "deploy,svc,pp", "-o", "name"]).await?.trim() == "service/kubernetes",
-        "nothing was made"
-    );
+    ensure!(!plane.run(["get", "deploy,svc,pp", "-o", "name"]).await?.contains("web"), "nothing was made");
     let done = promote(&[]).await?.success()?;
     for line in [
         "Deployment default/web in member1 is taken over as it is",

@@ -2,7 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use ironclad_api::crds::{crds, simulated_cluster_crd};
+use ironclad_api::{
+    crds::{crds, simulated_cluster_crd},
+    namespaces::CLUSTER,
+};
 use ironclad_apiserver::{Identity, Options, Server, pki};
 use ironclad_kubecontrollers::AutoscalingOptions;
 use ironclad_runtime::{Traffic, in_process_client};
@@ -10,10 +13,10 @@ use ironclad_seam::{Clock, Rng, Tasks};
 use ironclad_store::{Commit, MemoryBackend};
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Event, Node},
+    api::core::v1::{Event, Namespace, Node},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use serde_json::Value;
 
 use super::*;
@@ -41,6 +44,10 @@ impl World {
         for definition in cluster.chain([simulated_cluster_crd()]) {
             definitions.create(&PostParams::default(), &definition).await.unwrap();
         }
+        let namespaces: Api<Namespace> = Api::all(admin.clone());
+        let metadata = ObjectMeta { name: Some(CLUSTER.to_owned()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        namespaces.create(&PostParams::default(), &namespace).await.unwrap();
         let dir = tempfile::tempdir().unwrap();
         let args = FleetArgs {
             clusters: Some(clusters),

@@ -137,10 +137,15 @@ fn told(command: &Command, one: &Promoted, after: Option<&DynamicObject>) -> any
         ));
         return Ok(false);
     };
-    let (old, new) = (one.present.metadata.generation, after.metadata.generation);
-    let how = match old == new {
+    // Not by generation: a Deployment gets another one for an annotation.
+    let content = |object: &DynamicObject| {
+        let mut content = object.data.clone();
+        content.as_object_mut().into_iter().for_each(|fields| drop(fields.remove("status")));
+        content
+    };
+    let how = match content(&one.present) == content(after) {
         true => "as it is",
-        false => "with changes of its specification: compare it with the template",
+        false => "with changes: compare it with the template",
     };
     print::out(&format!("{words} in {cluster} is taken over {how}\n"))?;
     Ok(true)

@@ -14,7 +14,7 @@ use kube::{
     config::{Context, Kubeconfig, NamedCluster, NamedContext},
 };
 
-/// Where the proxy is, if not at the address of the control plane.
+/// Address of the proxy, if it is not that of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Front {
     /// `https://HOST:PORT`.

@@ -1,6 +1,6 @@
 //! Extensions of an API server: admission, in-process for the embedded server and as webhooks for a kube-apiserver; the
-//! metrics of all members and the leader's in-memory state, likewise as API groups; the proxy to members; the clients of
-//! users' webhooks and aggregated API servers.
+//! metrics of all members and the leader's in-memory state, likewise as API groups; the proxy to members; the clients
+//! of users' webhooks and aggregated API servers.
 //!
 //! The rules themselves are pure functions of the core crates. This crate performs their look-ups and serves them.
 

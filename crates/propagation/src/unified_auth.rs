@@ -168,7 +168,8 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// Resource of extra attributes; its subresources are their keys.
 const USER_EXTRAS: &str = "userextras/";
 
-/// What a member lets the proxy say of a user besides the name, by the ClusterRole in the Work of [`keys`].
+/// Attributes of a user, besides the name, that a member lets the proxy pass on: by the ClusterRole in the Work of
+/// [`keys`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Impersonable {
     groups: BTreeSet<String>,

@@ -28,7 +28,7 @@ use crate::{
     stages::Stages,
 };
 
-/// The profile of everything that is tested: seeds need optimised code, and one profile means one build of dependencies.
+/// The profile of everything that is tested: seeds need optimised code, and dependencies are built once.
 const PROFILE: &str = "sim";
 
 /// Tells tests that real Kubernetes is not wanted (`ironclad_testkit::real::QUICK_VARIABLE`).

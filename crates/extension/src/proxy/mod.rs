@@ -1,4 +1,5 @@
-//! `clusters/NAME/proxy/PATH`: requests of users to members, with the users' own rights (specification/operations.md 4.2).
+//! `clusters/NAME/proxy/PATH`: requests of users to members, with the users' own rights
+//! (specification/operations.md 4.2).
 //!
 //! A member is reached by the credentials of the impersonator, never by those of the controllers, and told who asks.
 //! Bodies and answers stream, upgrades are carried, redirects are passed on.
@@ -200,7 +201,8 @@ impl Watched {
     }
 }
 
-/// Answers 101 as the member did, and carries bytes both ways until one side ends or the right to is taken away.
+/// Answers 101 as the member did, and carries bytes both ways until one side ends, or the right to use the
+/// proxy is taken away.
 fn carry(
     upgrade: Upgrade,
     protocol: HeaderValue,

@@ -38,7 +38,7 @@ use crate::{
 };
 
 const NAME: &str = "ironclad-proxy";
-/// Time for which an answer of the kube-apiserver about a user is used again: a right that is taken away counts after it.
+/// Time for which an answer of the kube-apiserver about a user is used again. A right that is taken away counts then.
 const ANSWERS_KEPT: Duration = Duration::from_secs(1);
 /// Time between two looks whether the certificate ends.
 const CHECK_EVERY: Duration = Duration::from_secs(3_600);

@@ -30,7 +30,7 @@ pub(super) const STREAMS_MAX: usize = 500;
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) streams: Streams,
-    /// What the member is told of users.
+    /// Attributes of users that the member lets the impersonator pass on.
     pub(super) may: Impersonable,
     /// A permit for each request under way.
     pub(super) permits: Arc<Semaphore>,
@@ -177,7 +177,7 @@ fn check(cluster: &Cluster, own: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The answer for a member that gave none: with what is known of its health.
+/// The answer in place of a member that gave none.
 pub(super) fn unreached(name: &str, why: &str) -> ApiError {
     unavailable(format!("cluster {name} does not answer: {why}"))
 }

@@ -49,8 +49,9 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Two members that are joined, and the running control plane; `None` where the programs are missing.
-    async fn start() -> anyhow::Result<Option<(Self, Daemon)>> {
+    /// Two members that are joined and ready, and the control plane, which runs with these arguments too; `None` where
+    /// the programs are missing.
+    async fn start(more: &[&str]) -> anyhow::Result<Option<(Self, Daemon)>> {
         // Windows are short to save time.
         let flags = ["sync-period=1s", "downscale-stabilization=4s", "cpu-initialization-period=0s"];
         let flags = flags.map(|flag| format!("--horizontal-pod-autoscaler-{flag}"));
@@ -64,15 +65,9 @@ impl Fleet {
             "--kubeconfig",
             &kubeconfig,
             "--metrics-bind-address=0",
-            "--feature-gates=Failover=true",
-            "--resource-eviction-rate=10",
             "--cluster-status-update-frequency=1s",
-            "--cluster-success-threshold=2s",
-            "--cluster-failure-threshold=2s",
-            "--eviction-warm-up=1s",
-            "--federated-hpa-cluster-failure-grace=5s",
         ];
-        let run: Vec<String> = own.into_iter().map(str::to_owned).chain(flags).collect();
+        let run: Vec<String> = own.iter().chain(more).map(|flag| (*flag).to_owned()).chain(flags).collect();
         let daemon = Daemon::start(&run).await?;
         let (mut members, mut metrics, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for (n, member) in env.members().iter().enumerate() {
@@ -85,6 +80,13 @@ impl Fleet {
             metrics.push(own);
         }
         let plane = env.plane().client().await?;
+        let clusters: Api<Cluster> = Api::all(plane.clone());
+        until("both members are ready", DEADLINE, async || {
+            let all = clusters.list(&ListParams::default()).await?.items;
+            ensure!(all.len() == 2 && all.iter().all(Cluster::is_ready), "{all:?}");
+            Ok(())
+        })
+        .await?;
         let fleet = Self { env, plane, members, metrics, _servers: servers, run };
         Ok(Some((fleet, daemon)))
     }
@@ -210,7 +212,15 @@ fn metrics() -> Value {
 
 #[tokio::test]
 async fn members_scale_with_and_without_the_control_plane_on_real_kube_apiservers() -> anyhow::Result<()> {
-    let Some((fleet, daemon)) = Fleet::start().await? else { return Ok(()) };
+    let failover = [
+        "--feature-gates=Failover=true",
+        "--resource-eviction-rate=10",
+        "--cluster-success-threshold=2s",
+        "--cluster-failure-threshold=2s",
+        "--eviction-warm-up=1s",
+        "--federated-hpa-cluster-failure-grace=5s",
+    ];
+    let Some((fleet, daemon)) = Fleet::start(&failover).await? else { return Ok(()) };
     let both = &[0, 1];
     fleet.deploy([1, 1]).await?;
     fleet
@@ -268,7 +278,7 @@ async fn members_scale_with_and_without_the_control_plane_on_real_kube_apiserver
 
 #[tokio::test]
 async fn the_control_plane_scales_on_real_kube_apiservers() -> anyhow::Result<()> {
-    let Some((fleet, daemon)) = Fleet::start().await? else { return Ok(()) };
+    let Some((fleet, daemon)) = Fleet::start(&[]).await? else { return Ok(()) };
     let both = &[0, 1];
     fleet.deploy([1, 2]).await?;
     fleet

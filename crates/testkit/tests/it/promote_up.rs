@@ -91,14 +91,14 @@ async fn what_runs_in_a_member_is_taken_over_as_it_is() -> anyhow::Result<()> {
     let pod = member.run(["get", "pods", "-o", "jsonpath={.items[0].metadata.name}"]).await?;
     let owned = ironclad(["promote", "pod", &pod, "-C", "member1", "--kubeconfig", &kubeconfig]).await?;
     ensure!(owned.code == Some(1) && owned.stderr.contains("try: ironclad promote ReplicaSet"), "{owned:?}");
-    // Without its template it stays.
-    plane.run(["delete", "deploy/web"]).await?;
-    until("the template is gone", DEADLINE, async || {
+    // Without their templates they stay.
+    plane.run(["delete", "deploy/web", "service/web"]).await?;
+    until("the Works are gone", DEADLINE, async || {
         let works = plane.run(["get", "works", "-n", "karmada-es-member1", "-o", "name"]).await?;
         ensure!(!works.contains("web-"), "{works}");
         Ok(())
     })
     .await?;
-    member.run(["get", "deploy/web"]).await?;
+    member.run(["get", "deploy/web", "service/web"]).await?;
     daemon.stop().await
 }

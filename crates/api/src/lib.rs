@@ -4,6 +4,7 @@
 //! ([`cluster`], [`policy`], [`work`] and so on) and one per family of well-known names.
 
 pub mod addresses;
+pub mod agents;
 pub mod annotations;
 pub mod apps;
 pub mod autoscaling;

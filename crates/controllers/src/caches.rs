@@ -6,7 +6,7 @@ use ironclad_api::{
     autoscaling::{CronFederatedHPA, FederatedHPA},
     cluster::Cluster,
     config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
-    namespaces,
+    names, namespaces,
     policy::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota, OverridePolicy,
         PropagationPolicy,
@@ -51,7 +51,7 @@ const fn all<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec
 where
     K: ironclad_runtime::Object + Resource<DynamicType = (), Scope = ClusterResourceScope>,
 {
-    CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes, transform: None }
+    CacheSpec { name, api: everywhere, scope: everything, indexes, transform: None }
 }
 
 /// The objects of a kind in the namespaces that the process reads.
@@ -59,7 +59,11 @@ const fn within<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheS
 where
     K: ironclad_runtime::Object + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
-    CacheSpec { name, api: within_scope, scope: WatchScope::default, indexes, transform: None }
+    CacheSpec { name, api: within_scope, scope: everything, indexes, transform: None }
+}
+
+fn everything(_: &Scope) -> WatchScope {
+    WatchScope::default()
 }
 
 fn everywhere<K: Resource<DynamicType = ()>>(client: &Client, _: &Scope) -> Api<K> {
@@ -71,6 +75,15 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     scope.api(client)
+}
+
+/// Of all clusters in a control plane, its own in an agent.
+fn own_cluster(scope: &Scope) -> WatchScope {
+    let own = match scope {
+        Scope::All => None,
+        Scope::Namespace(space) => names::cluster_of_execution_namespace(space).ok(),
+    };
+    WatchScope { labels: None, fields: own.map(|cluster| format!("metadata.name={cluster}")) }
 }
 
 /// Bindings of one policy share its placement, and those of similar workloads their requirements.
@@ -97,7 +110,7 @@ pub(crate) static CLUSTER_POLICIES: CacheSpec<ClusterPropagationPolicy> =
 pub(crate) static OVERRIDES: CacheSpec<OverridePolicy> = within("overridepolicies", by_selected!());
 pub(crate) static CLUSTER_OVERRIDES: CacheSpec<ClusterOverridePolicy> = all("clusteroverridepolicies", by_selected!());
 pub(crate) static CLUSTERS: CacheSpec<Cluster> =
-    CacheSpec { transform: Some(share_in_clusters), ..all("clusters", &[]) };
+    CacheSpec { transform: Some(share_in_clusters), scope: own_cluster, ..all("clusters", &[]) };
 pub(crate) static NAMESPACES: CacheSpec<Namespace> = all("namespaces", &[]);
 pub(crate) static TAINT_POLICIES: CacheSpec<ClusterTaintPolicy> = all("clustertaintpolicies", &[]);
 pub(crate) static BINDINGS: CacheSpec<ResourceBinding> = CacheSpec {
@@ -159,7 +172,7 @@ pub(crate) static LEASES: CacheSpec<Lease> =
 pub(crate) static EVICTION_PAUSE: CacheSpec<ConfigMap> = CacheSpec {
     name: "failover pause",
     api: |client, _| Api::namespaced(client.clone(), namespaces::SYSTEM),
-    scope: || WatchScope { labels: None, fields: Some(format!("metadata.name={PAUSE_CONFIG_MAP}")) },
+    scope: |_| WatchScope { labels: None, fields: Some(format!("metadata.name={PAUSE_CONFIG_MAP}")) },
     indexes: &[],
     transform: None,
 };

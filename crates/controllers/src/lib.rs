@@ -4,6 +4,7 @@
 //! No controller decides anything about the domain itself; which change enqueues which key is a decision, too (modules
 //! `wakes` of the core crates).
 
+mod agent;
 mod announce;
 mod application_failover;
 mod backends;

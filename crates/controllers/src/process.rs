@@ -18,7 +18,7 @@ use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{announce, backends::Backends, controller::Controller, registry, settings::Settings, setup::Setup};
+use crate::{agent, announce, backends::Backends, controller::Controller, registry, settings::Settings, setup::Setup};
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
 pub struct Controllers {
@@ -38,7 +38,9 @@ impl Controllers {
         settings: Settings,
     ) -> Arc<Self> {
         let setup = Setup::new(plane, seam, members, backends, settings);
-        let running = registry::construct(&setup);
+        let mut running = registry::construct(&setup);
+        let agent = setup.settings.agent_of.as_ref().map(|cluster| ("agent", agent::new(&setup, cluster)));
+        running.extend(agent);
         let registry = Arc::new(setup.take_registry());
         Arc::new(Self { setup, running, registry })
     }

@@ -436,12 +436,8 @@ mod tests {
     #[tokio::test]
     async fn a_process_watches_what_its_controllers_read() {
         let agent = watched(Settings { agent_of: Some("m1".into()), ..Settings::default() });
-        let of_interpreters = [
-            "customresourcedefinitions",
-            "resourceinterpretercustomizations",
-            "resourceinterpreterwebhookconfigurations",
-        ];
-        let want: BTreeSet<_> = ["clusters", "namespaces", "works"].into_iter().chain(of_interpreters).collect();
+        let of_interpreters = ["resourceinterpretercustomizations", "resourceinterpreterwebhookconfigurations"];
+        let want: BTreeSet<_> = ["clusters", "works"].into_iter().chain(of_interpreters).collect();
         assert_eq!(agent, want, "an agent");
         let plane = watched(Settings::default());
         assert!(plane.is_superset(&want) && plane.contains("propagationpolicies"), "{plane:?}");

@@ -123,8 +123,10 @@ impl Setup {
     /// Answers about kinds.
     pub(crate) fn interpreters(&self) -> &Arc<Interpreters> {
         self.made.interpreters.get_or_init(|| {
-            let (metrics, scripts) = (self.register(InterpreterMetrics::register), &self.settings.running_scripts);
-            Interpreters::follow(&self.seam, &self.plane, &self.backends, &self.caches, &self.events, &metrics, scripts)
+            let (metrics, settings) = (self.register(InterpreterMetrics::register), &self.settings);
+            Interpreters::follow(
+                &self.seam, &self.plane, &self.backends, &self.caches, &self.events, &metrics, settings,
+            )
         })
     }
 

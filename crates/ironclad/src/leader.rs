@@ -129,7 +129,7 @@ pub(crate) async fn of_up(client: &Client, seam: &Seam) -> anyhow::Result<Electo
     };
     ensure_namespace(client, &options.namespace).await?;
     release_predecessor(client, &options).await?;
-    Ok(Electors { main: Elector::new(client.clone(), seam.clone(), options), beside: Vec::new() })
+    Ok(Electors::of(Elector::new(client.clone(), seam.clone(), options)))
 }
 
 /// Releases the Lease that an `up` held which was killed.
@@ -157,6 +157,11 @@ pub(crate) struct Electors {
 }
 
 impl Electors {
+    /// One that competes for no other Lease.
+    pub(crate) fn of(main: Elector) -> Self {
+        Self { main, beside: Vec::new() }
+    }
+
     /// Competes, as tasks of this seam; `begin` is called each time this process becomes the leader.
     pub(crate) fn start<T: Send + 'static>(&self, seam: &Seam, begin: impl FnMut(Seam) -> T + Send + 'static) {
         for elector in self.beside.clone() {
@@ -292,7 +297,7 @@ async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOpt
 }
 
 /// The name of this machine.
-fn host() -> String {
+pub(crate) fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
     name.or_else(|| std::env::var("HOSTNAME").ok()).filter(|name| !name.is_empty()).unwrap_or_else(|| "ironclad".into())
 }

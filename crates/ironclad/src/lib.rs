@@ -1,5 +1,6 @@
 //! The one program: flags, wiring and signals; it decides nothing. `main.rs` calls [`main`].
 
+mod agent;
 mod announce;
 mod backup;
 mod demo;
@@ -62,6 +63,7 @@ enum Verb {
     Up(up::UpArgs),
     Run(run::RunArgs),
     Estimator(Box<estimator::EstimatorArgs>),
+    Agent(Box<agent::AgentArgs>),
     Join(Box<join::command::Command>),
     Unjoin(Box<unjoin::command::Command>),
     Taint(Box<taint::command::Command>),
@@ -92,7 +94,7 @@ enum Verb {
 impl Verb {
     /// Returns `true` for servers, which run until they are stopped; the others are clients that log little.
     fn is_server(&self) -> bool {
-        matches!(self, Self::Up(_) | Self::Run(_) | Self::Estimator(_))
+        matches!(self, Self::Up(_) | Self::Run(_) | Self::Estimator(_) | Self::Agent(_))
     }
 }
 
@@ -232,6 +234,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Up(args) => up::run(args).await,
             Verb::Run(args) => run::run(args).await,
             Verb::Estimator(args) => estimator::run(*args).await,
+            Verb::Agent(args) => agent::run(*args).await,
             Verb::Join(command) => join::command::run(&command, &clock).await,
             Verb::Drain(command) => drain::command::run(&command, &clock).await,
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,

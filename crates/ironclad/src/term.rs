@@ -55,7 +55,6 @@ impl Parts {
     pub(crate) fn begin(&self, term: Seam, started: impl FnOnce() + Send + 'static) -> Work {
         let (writer, members, settings) = (self.writer.clone(), self.members.clone(), self.settings.clone());
         let controllers = Controllers::new(writer, term.clone(), members, Arc::new(NetworkBackends), settings);
-        *self.present.lock() = Some(controllers.clone());
         if let Some(leads) = self.announces.clone() {
             controllers.announce(leads);
         }
@@ -66,11 +65,7 @@ impl Parts {
                 clock.sleep(RETRY).await;
             }
         });
-        term.tasks.spawn("start", async move {
-            controllers.start().await;
-            started();
-        });
-        Work(self.present.clone())
+        Work::begin(&self.present, controllers, &term, started)
     }
 }
 
@@ -85,6 +80,23 @@ async fn remove_old_report(writer: &Client) -> Result<(), kube::Error> {
 
 /// Running controllers of a leader; dropped at the end of its term.
 pub(crate) struct Work(Present<Controllers>);
+
+impl Work {
+    /// Starts these controllers as tasks of a term, and calls `started` when their caches are filled.
+    pub(crate) fn begin(
+        present: &Present<Controllers>,
+        controllers: Arc<Controllers>,
+        term: &Seam,
+        started: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        *present.lock() = Some(controllers.clone());
+        term.tasks.spawn("start", async move {
+            controllers.start().await;
+            started();
+        });
+        Self(present.clone())
+    }
+}
 
 impl Drop for Work {
     fn drop(&mut self) {

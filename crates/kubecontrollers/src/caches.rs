@@ -48,11 +48,11 @@ const fn all<K>(name: &'static str, indexes: &'static [Indexer<K>]) -> CacheSpec
 where
     K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
-    CacheSpec { name, api: everywhere, scope: WatchScope::default, indexes, transform: None }
+    CacheSpec { name, api: everywhere, scope: |_| WatchScope::default(), indexes, transform: None }
 }
 
 /// The objects of a kind that a field selector selects.
-const fn some<K>(name: &'static str, scope: fn() -> WatchScope) -> CacheSpec<K>
+const fn some<K>(name: &'static str, scope: fn(&Scope) -> WatchScope) -> CacheSpec<K>
 where
     K: ironclad_runtime::Object + Resource<DynamicType = ()>,
 {
@@ -76,9 +76,9 @@ pub static CLAIMS: CacheSpec<PersistentVolumeClaim> = all("persistentvolumeclaim
 pub static VOLUMES: CacheSpec<PersistentVolume> = all("persistentvolumes", &[(BY_CLAIM, index_by_claim)]);
 pub(crate) static NAMESPACES: CacheSpec<Namespace> = all("namespaces", &[]);
 pub(crate) static SERVICE_ACCOUNTS: CacheSpec<ServiceAccount> =
-    some("serviceaccounts", || with_field("metadata.name", DEFAULT_SERVICE_ACCOUNT));
-pub(crate) static ROOT_CAS: CacheSpec<ConfigMap> = some("configmaps", || with_field("metadata.name", ROOT_CA));
-pub(crate) static TOKEN_SECRETS: CacheSpec<Secret> = some("secrets", || with_field("type", SECRET_TYPE));
+    some("serviceaccounts", |_| with_field("metadata.name", DEFAULT_SERVICE_ACCOUNT));
+pub(crate) static ROOT_CAS: CacheSpec<ConfigMap> = some("configmaps", |_| with_field("metadata.name", ROOT_CA));
+pub(crate) static TOKEN_SECRETS: CacheSpec<Secret> = some("secrets", |_| with_field("type", SECRET_TYPE));
 pub(crate) static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> = all("resourcequotas", &[]);
 pub(crate) static REPLICA_SETS: CacheSpec<ReplicaSet> =
     all("replicasets", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans)]);

@@ -362,7 +362,7 @@ pub const BY_BINDING_WITHOUT_NODE: &str = "bindingWithoutNode";
 pub static PODS: CacheSpec<Pod> = CacheSpec {
     name: "pods",
     api: within_scope,
-    scope: WatchScope::default,
+    scope: |_| WatchScope::default(),
     indexes: &[(BY_BINDING_WITHOUT_NODE, |pod| {
         let found = pod.without_node();
         found.map(|found| format!("{}/{}", found.namespace, found.binding)).into_iter().collect()
@@ -374,18 +374,28 @@ pub static PODS: CacheSpec<Pod> = CacheSpec {
 pub static NODES: CacheSpec<Node> = CacheSpec {
     name: "nodes",
     api: |client, _| Api::all(client.clone()),
-    scope: WatchScope::default,
+    scope: |_| WatchScope::default(),
     indexes: &[],
     transform: None,
 };
 
 /// The ReplicaSets of a member.
-pub static REPLICA_SETS: CacheSpec<ReplicaSet> =
-    CacheSpec { name: "replicasets", api: within_scope, scope: WatchScope::default, indexes: &[], transform: None };
+pub static REPLICA_SETS: CacheSpec<ReplicaSet> = CacheSpec {
+    name: "replicasets",
+    api: within_scope,
+    scope: |_| WatchScope::default(),
+    indexes: &[],
+    transform: None,
+};
 
 /// The ResourceQuotas of a member.
-pub static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> =
-    CacheSpec { name: "resourcequotas", api: within_scope, scope: WatchScope::default, indexes: &[], transform: None };
+pub static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> = CacheSpec {
+    name: "resourcequotas",
+    api: within_scope,
+    scope: |_| WatchScope::default(),
+    indexes: &[],
+    transform: None,
+};
 
 fn within_scope<K>(client: &Client, scope: &Scope) -> Api<K>
 where

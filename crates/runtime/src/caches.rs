@@ -41,8 +41,8 @@ pub struct CacheSpec<K: 'static> {
     pub name: &'static str,
     /// API that the watch uses; the scope of the caches limits namespaced kinds.
     pub api: fn(&Client, &Scope) -> Api<K>,
-    /// Selectors of the watch.
-    pub scope: fn() -> WatchScope,
+    /// Selectors of the watch within the scope of the caches.
+    pub scope: fn(&Scope) -> WatchScope,
     /// Indexes besides the key.
     pub indexes: &'static [Indexer<K>],
     /// Makes the function that changes each object before it is cached; `None`: objects are cached as they come.
@@ -92,7 +92,7 @@ impl<K: Object> Taken for Entry<K> {
     fn start(&mut self, client: &Client, scope: &Scope, seam: &Seam) {
         if !std::mem::replace(&mut self.started, true) {
             let api = (self.spec.api)(client, scope);
-            self.informer.start(self.spec.name, seam, &self.tasks, api, &(self.spec.scope)());
+            self.informer.start(self.spec.name, seam, &self.tasks, api, &(self.spec.scope)(scope));
         }
     }
 
@@ -185,14 +185,14 @@ mod tests {
     static CONFIG_MAPS: CacheSpec<ConfigMap> = CacheSpec {
         name: "configmaps",
         api: |client, scope| scope.api(client),
-        scope: WatchScope::default,
+        scope: |_| WatchScope::default(),
         indexes: &[("name", |map| map.metadata.name.clone().into_iter().collect())],
         transform: None,
     };
     static SECRETS: CacheSpec<Secret> = CacheSpec {
         name: "secrets",
         api: |client, scope| scope.api(client),
-        scope: WatchScope::default,
+        scope: |_| WatchScope::default(),
         indexes: &[],
         transform: None,
     };

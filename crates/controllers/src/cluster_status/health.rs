@@ -57,8 +57,8 @@ pub(super) struct HealthChecks {
     objects: MemberObjects,
     pub(super) found: PerMember<Found>,
     clusters: Informer<Cluster>,
-    /// Namespaces of the control plane.
-    namespaces: Informer<Namespace>,
+    /// Namespaces of the control plane. An agent compares both servers when it starts.
+    namespaces: Option<Informer<Namespace>>,
     status: StatusWriter<Typed<Cluster>>,
     witnesses: Witnesses,
     metrics: ClusterMetrics,
@@ -105,7 +105,7 @@ impl HealthChecks {
             objects: setup.member_objects().clone(),
             found: PerMember::default(),
             clusters: setup.clusters().clone(),
-            namespaces: setup.caches.take(&NAMESPACES),
+            namespaces: setup.settings.agent_of.is_none().then(|| setup.caches.take(&NAMESPACES)),
             status: setup.cluster_status().clone(),
             witnesses: Witnesses::new(&setup.settings.failover.health.connectivity_witnesses),
             metrics,
@@ -228,8 +228,10 @@ impl HealthChecks {
     /// Compares a healthy member with the control plane. If they are the same server, the connection ends: copies would
     /// overwrite their own templates.
     async fn identify(&self, member: &Arc<Member>) -> Probe {
-        let Some(found) = self.found.get(&member.name) else { return Probe::Healthy };
-        let plane = self.namespaces.get("", KUBE_SYSTEM).and_then(|namespace| namespace.metadata.uid.clone());
+        let (Some(found), Some(of_plane)) = (self.found.get(&member.name), &self.namespaces) else {
+            return Probe::Healthy;
+        };
+        let plane = of_plane.get("", KUBE_SYSTEM).and_then(|namespace| namespace.metadata.uid.clone());
         if found.kube_system.get().is_none() {
             let namespaces: Api<Namespace> = Api::all(member.client.clone());
             let uid = match timeout(PROBE_DEADLINE, namespaces.get_opt(KUBE_SYSTEM)).await {

@@ -29,7 +29,8 @@ pub(super) struct Observer {
     /// Bindings, which agents have no rights to read.
     bindings: Option<Bindings>,
     clusters: Informer<Cluster>,
-    namespaces: Informer<Namespace>,
+    /// Namespaces of the control plane, which agents have no rights to read.
+    namespaces: Option<Informer<Namespace>>,
     interpreters: Arc<Interpreters>,
     mapper: Arc<Mapper>,
     /// The settings, if the namespace controller runs.
@@ -166,13 +167,14 @@ impl Observed {
 
 impl Observer {
     pub(super) fn new(setup: &Setup) -> Self {
-        let synced = setup.settings.controllers.enabled("namespace");
+        let of_plane = setup.settings.agent_of.is_none();
+        let synced = of_plane && setup.settings.controllers.enabled("namespace");
         Self {
             works: setup.works(),
             work_status: setup.work_status().clone(),
-            bindings: setup.settings.agent_of.is_none().then(|| setup.bindings().clone()),
+            bindings: of_plane.then(|| setup.bindings().clone()),
             clusters: setup.clusters().clone(),
-            namespaces: setup.caches.take(&NAMESPACES),
+            namespaces: of_plane.then(|| setup.caches.take(&NAMESPACES)),
             interpreters: setup.interpreters().clone(),
             mapper: setup.mapper.clone(),
             namespaces_synced: synced.then(|| setup.settings.clone()),
@@ -226,7 +228,7 @@ impl Observer {
         let key = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: name.into() };
         let exists = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
         // As a rule there is a Work, and the namespace is not needed.
-        let namespace = if work.is_none() { self.namespaces.get("", name) } else { None };
+        let namespace = if work.is_none() { self.namespaces.as_ref().and_then(|all| all.get("", name)) } else { None };
         Ok(KnownSpace {
             work,
             namespace: namespace

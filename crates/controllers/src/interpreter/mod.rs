@@ -18,7 +18,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{Event, Gvk};
 use ironclad_interpreter::{AutoscalerKind, AutoscalerKinds, Interpreter, ReplicasPaths, webhook::Webhooks};
-use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, RunningScripts, Shipped};
+use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, Shipped};
 use ironclad_runtime::{Caches, Change, Informer};
 use ironclad_seam::Seam;
 use kube::{Client, ResourceExt as _};
@@ -30,6 +30,7 @@ use crate::{
     backends::Backends,
     caches::{CUSTOMIZATIONS, DEFINITIONS, INTERPRETER_WEBHOOKS},
     events::Events,
+    settings::Settings,
 };
 
 /// Concurrent calls of one decision.
@@ -76,13 +77,13 @@ impl Interpreters {
         caches: &Caches,
         events: &Events,
         metrics: &InterpreterMetrics,
-        running: &Option<Arc<RunningScripts>>,
+        settings: &Settings,
     ) -> Arc<Self> {
         let (wall, mono, start) = (seam.clock.clone(), seam.clock.clone(), seam.clock.mono());
         let host = Host {
             wall_seconds: Arc::new(move || wall.wall().as_second()),
             elapsed: Arc::new(move || mono.mono() - start),
-            running: running.clone(),
+            running: settings.running_scripts.clone(),
         };
         let (customizations, webhooks) = (caches.take(&CUSTOMIZATIONS), caches.take(&INTERPRETER_WEBHOOKS));
         let callers = Callers {
@@ -120,12 +121,15 @@ impl Interpreters {
                 this.on_webhooks(change);
             }
         });
-        let weak = Arc::downgrade(&this);
-        caches.take(&DEFINITIONS).on_change(move |change| {
-            if let Some(this) = weak.upgrade() {
-                this.on_definition(change);
-            }
-        });
+        // Agents have no rights to watch them.
+        if settings.agent_of.is_none() {
+            let weak = Arc::downgrade(&this);
+            caches.take(&DEFINITIONS).on_change(move |change| {
+                if let Some(this) = weak.upgrade() {
+                    this.on_definition(change);
+                }
+            });
+        }
         this
     }
 

@@ -1,5 +1,6 @@
 //! Lifecycle and health of member clusters.
 
+pub mod agent;
 pub mod health;
 pub mod lease;
 pub mod lifecycle;

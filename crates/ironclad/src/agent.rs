@@ -1,0 +1,280 @@
+//! `ironclad agent`: one member's side of pull mode, which connects to the control plane.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use ironclad_api::{
+    cluster::Cluster,
+    namespaces::{self, KUBE_SYSTEM},
+};
+use ironclad_cli::{Period, connect, given::Given, print, report::Misused};
+use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Settings};
+use ironclad_failover::{
+    Flags,
+    cluster::agent::{Registration, refuse_other_names, registered},
+    flags::HealthFlags,
+};
+use ironclad_members::{Connections, Connector};
+use ironclad_runtime::{
+    Api, Scope, Traffic, client_from_kubeconfig,
+    leader::{Elector, LeaderOptions, fenced},
+};
+use ironclad_seam::Seam;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Client,
+    api::{ListParams, PostParams},
+};
+
+use crate::{
+    announce::announce,
+    leader::{Electors, checks, host},
+    memory,
+    ops::Ops,
+    scripts,
+    signals::Stop,
+    term::{Present, Work},
+};
+
+/// Clusters that are listed at a time.
+const PAGE: u32 = 500;
+/// Time between two attempts to register.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Serve one member in pull mode: this process connects to the control plane, which needs no way to the member.
+///
+/// It applies the member's Works, reports their status and the member's health, and needs the credentials that
+/// `ironclad register` gets. It runs in the member or beside it.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig   (in a Pod of the member)
+  ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
+pub(crate) struct AgentArgs {
+    /// Name of the Cluster
+    #[arg(long, env = "IRONCLAD_CLUSTER_NAME", value_name = "NAME")]
+    cluster_name: String,
+    /// Kubeconfig of the control plane, with the certificate of this agent
+    #[arg(long, env = "IRONCLAD_KARMADA_KUBECONFIG", value_name = "FILE")]
+    karmada_kubeconfig: PathBuf,
+    /// Context in that kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME")]
+    karmada_context: Option<String>,
+    /// Kubeconfig of the member [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account]
+    #[arg(long, alias = "kubeconfig", value_name = "FILE")]
+    cluster_kubeconfig: Option<PathBuf>,
+    /// Context in that kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME")]
+    cluster_context: Option<String>,
+    /// Address of the member's API server for others
+    #[arg(
+        long,
+        env = "IRONCLAD_CLUSTER_API_ENDPOINT",
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    cluster_api_endpoint: String,
+    /// Forward proxy on the way to it
+    #[arg(
+        long,
+        env = "IRONCLAD_PROXY_SERVER_ADDRESS",
+        value_name = "URL",
+        default_value = "",
+        hide_default_value = true
+    )]
+    proxy_server_address: String,
+    /// Cloud provider of the member
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    cluster_provider: String,
+    /// Region of the member
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    cluster_region: String,
+    /// Failure zones of the member
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    cluster_zones: Vec<String>,
+    /// Controllers to run: `*` all, `name` this one, `-name` not this one
+    #[arg(long, env = "IRONCLAD_CONTROLLERS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
+    controllers: String,
+    /// Duration of the Lease by which the control plane sees that this agent is alive
+    #[arg(long, env = "IRONCLAD_CLUSTER_LEASE_DURATION", default_value_t = Period(Duration::from_secs(40)), value_name = "DURATION")]
+    cluster_lease_duration: Period,
+    /// Part of that duration after which it is renewed
+    #[arg(
+        long,
+        env = "IRONCLAD_CLUSTER_LEASE_RENEW_INTERVAL_FRACTION",
+        default_value_t = 0.25,
+        value_name = "FRACTION"
+    )]
+    cluster_lease_renew_interval_fraction: f64,
+    /// Address of health and metrics, 0 for none
+    #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
+    metrics_bind_address: String,
+    #[command(flatten)]
+    health: Given<HealthFlags>,
+}
+
+impl AgentArgs {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let misused = |error: String| Misused(format!("{error}\n  try: --help"));
+        let mut failover = Flags::default();
+        if let Some((_, error)) = self.health.apply_to(&mut failover.health).into_iter().next() {
+            return Err(misused(error).into());
+        }
+        failover.health.lease_duration = self.cluster_lease_duration.0;
+        failover.health.lease_renew_interval_fraction = self.cluster_lease_renew_interval_fraction;
+        let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
+        if !errors.is_empty() {
+            return Err(misused(errors.join("\n  and ")).into());
+        }
+        let controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
+        Ok(Settings { agent_of: Some(self.cluster_name.as_str().into()), controllers, failover, ..Settings::default() })
+    }
+
+    async fn member(&self, traffic: Arc<Traffic>) -> anyhow::Result<Client> {
+        let kubeconfig = connect::read(self.cluster_kubeconfig.as_ref())?;
+        let config = connect::config(kubeconfig, self.cluster_context.as_deref(), "member").await?;
+        Ok(client_from_kubeconfig(config, traffic)?)
+    }
+
+    async fn plane(&self, traffic: Arc<Traffic>) -> anyhow::Result<Client> {
+        let kubeconfig = connect::read(Some(&self.karmada_kubeconfig))?;
+        let config = connect::config(kubeconfig, self.karmada_context.as_deref(), "control plane").await?;
+        Ok(client_from_kubeconfig(config, traffic)?)
+    }
+
+    fn registration(&self, id: String) -> Registration {
+        Registration {
+            name: self.cluster_name.clone(),
+            id,
+            api_endpoint: self.cluster_api_endpoint.clone(),
+            proxy_url: self.proxy_server_address.clone(),
+            provider: self.cluster_provider.clone(),
+            region: self.cluster_region.clone(),
+            zones: self.cluster_zones.clone(),
+        }
+    }
+}
+
+/// The one member of an agent.
+struct OneMember(Client);
+
+impl Connector for OneMember {
+    fn connect(&self, _: &Cluster, _: Option<&Secret>) -> Result<Client, String> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Serves the member until SIGTERM or ctrl-c.
+///
+/// # Errors
+/// A kubeconfig can't be used, or the control plane does not accept this member under this name.
+pub(crate) async fn run(args: AgentArgs) -> anyhow::Result<()> {
+    let mut stop = Stop::install()?;
+    let seam = Seam::system("agent");
+    let electors = tokio::select! {
+        biased;
+        () = stop.received() => None,
+        started = start(args, &seam) => Some(started?),
+    };
+    if electors.is_some() {
+        stop.received().await;
+    }
+    print::note("stopping");
+    let end = async {
+        seam.tasks.stop();
+        seam.tasks.kill();
+        if let Some(electors) = electors {
+            electors.release().await;
+        }
+    };
+    stop.during(end).await;
+    Ok(())
+}
+
+async fn start(args: AgentArgs, seam: &Seam) -> anyhow::Result<Electors> {
+    let mut settings = args.settings()?;
+    settings.running_scripts = scripts::default_directory().and_then(|dir| scripts::open(&dir, &seam.clock));
+    let (to_plane, to_member) =
+        (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
+    let (plane, member) = (args.plane(to_plane.clone()).await?, args.member(to_member.clone()).await?);
+    let id = uid(&member).await.context("reading namespace kube-system of the member")?;
+    let registration = args.registration(id);
+    loop {
+        match register(&plane, &registration).await {
+            Ok(()) => break,
+            Err(error) if error.downcast_ref::<kube::Error>().is_some_and(is_passing) => {
+                print::note(&format!("waiting for the control plane: {error:#}"));
+                seam.clock.sleep(RETRY).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let options = LeaderOptions {
+        namespace: namespaces::CLUSTER.to_owned(),
+        name: format!("karmada-agent-{}", args.cluster_name),
+        ..LeaderOptions::new(&format!("{}_{}", host(), seam.rng.uuid()))
+    };
+    let electors = Electors::of(Elector::new(plane.clone(), seam.clone(), options));
+    let connections = Connections::new(Arc::new(OneMember(member)), Scope::All);
+    let fence = electors.main.fence();
+    let (writer, members) = (fenced(plane, fence.clone()), connections.fenced(Some(fence)));
+    let present: Present<Controllers> = Arc::default();
+    let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
+    Ops::new(
+        move || measured.lock().as_ref().map(|controllers| controllers.registry()),
+        vec![("plane", to_plane), ("members", to_member)],
+        vec![electors.collector()],
+        move || checks(&elected, &checked),
+    )
+    .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
+    .await?;
+    memory::start(seam);
+    let name = args.cluster_name.clone();
+    electors.start(&seam.child("leader"), move |term| {
+        let (writer, members, settings) = (writer.clone(), members.clone(), settings.clone());
+        let controllers = Controllers::new(writer, term.clone(), members, Arc::new(NetworkBackends), settings);
+        let name = name.clone();
+        Work::begin(&present, controllers, &term, move || announce(&format!("ready: the agent of {name} runs")))
+    });
+    Ok(electors)
+}
+
+/// True if an attempt may succeed later: the control plane is not there, or has not made the rights of this agent yet.
+fn is_passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 403 | 409 | 429 | 500..),
+        _ => true,
+    }
+}
+
+/// Uid of namespace kube-system.
+async fn uid(client: &Client) -> Result<String, kube::Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    Ok(namespaces.get(KUBE_SYSTEM).await?.metadata.uid.unwrap_or_default())
+}
+
+/// Writes the Cluster if it is not as the agent wants it.
+async fn register(plane: &Client, wanted: &Registration) -> anyhow::Result<()> {
+    if uid(plane).await? == wanted.id {
+        bail!("the member is the control plane itself\n  try: --cluster-kubeconfig of another cluster");
+    }
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    let present = clusters.get_opt(&wanted.name).await?;
+    if present.is_none() {
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = clusters.list(&params).await?;
+            refuse_other_names(&page.items, wanted)?;
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => break,
+            }
+        }
+    }
+    match registered(present.as_ref(), wanted)? {
+        None => {}
+        Some(cluster) if present.is_none() => drop(clusters.create(&PostParams::default(), &cluster).await?),
+        Some(cluster) => drop(clusters.replace(&wanted.name, &PostParams::default(), &cluster).await?),
+    }
+    Ok(())
+}

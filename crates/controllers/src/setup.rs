@@ -356,6 +356,19 @@ where
     });
 }
 
+/// Calls the handler for every member that is connected and that this process serves, as long as the controller lives.
+pub(crate) fn on_serve<C>(setup: &Setup, controller: &Arc<C>, handler: fn(&Arc<C>, &Arc<Member>))
+where
+    C: Send + Sync + 'static,
+{
+    let weak = Arc::downgrade(controller);
+    setup.members.on_connect(move |member| {
+        if let Some(controller) = weak.upgrade().filter(|_| member.serves) {
+            handler(&controller, member);
+        }
+    });
+}
+
 /// Calls the handler for every member that is connected as long as the controller lives.
 pub(crate) fn on_connect<C>(setup: &Setup, controller: &Arc<C>, handler: fn(&Arc<C>, &Arc<Member>))
 where

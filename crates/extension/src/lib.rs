@@ -11,8 +11,10 @@ mod forward;
 pub mod metrics;
 pub mod proxy;
 mod tls;
+mod tunnel;
 mod webhooks;
 
 pub use aggregated::{Registration, ServerService};
 pub use forward::{FrontProxy, NetworkForwarder};
+pub use tunnel::{TunnelledMember, hold_tunnel};
 pub use webhooks::NetworkCaller;

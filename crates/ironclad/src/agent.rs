@@ -7,8 +7,15 @@ use ironclad_api::{
     cluster::Cluster,
     namespaces::{self, KUBE_SYSTEM},
 };
-use ironclad_cli::{Period, connect, given::Given, print, report::Misused};
+use ironclad_cli::{
+    Period, connect,
+    given::Given,
+    print,
+    proxied::{self, Front},
+    report::Misused,
+};
 use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Settings};
+use ironclad_extension::{TunnelledMember, hold_tunnel};
 use ironclad_failover::{
     Flags,
     cluster::agent::{Registration, refuse_other_names, registered},
@@ -16,13 +23,13 @@ use ironclad_failover::{
 };
 use ironclad_members::{Connections, Connector};
 use ironclad_runtime::{
-    Api, Scope, Traffic, client_from_kubeconfig,
+    Api, Scope, Traffic, certificates, client_from_kubeconfig,
     leader::{Elector, LeaderOptions, fenced},
 };
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
-    Client,
+    Client, Config,
     api::{ListParams, PostParams},
 };
 
@@ -45,7 +52,7 @@ const RETRY: Duration = Duration::from_secs(5);
 ///
 /// It applies the member's Works, reports their status and the member's health, and needs the credentials that
 /// `ironclad register` gets. It runs in the member or beside it.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "Examples:
   ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig   (in a Pod of the member)
   ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
@@ -106,6 +113,9 @@ pub(crate) struct AgentArgs {
         value_name = "FRACTION"
     )]
     cluster_lease_renew_interval_fraction: f64,
+    /// Do not let the control plane reach the member over this agent: no proxy, logs, metrics and account of its Pods
+    #[arg(long, env = "IRONCLAD_NO_TUNNEL", value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
+    no_tunnel: bool,
     /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     metrics_bind_address: String,
@@ -130,16 +140,25 @@ impl AgentArgs {
         Ok(Settings { agent_of: Some(self.cluster_name.as_str().into()), controllers, failover, ..Settings::default() })
     }
 
-    async fn member(&self, traffic: Arc<Traffic>) -> anyhow::Result<Client> {
+    async fn member(&self) -> anyhow::Result<Config> {
         let kubeconfig = connect::read(self.cluster_kubeconfig.as_ref())?;
-        let config = connect::config(kubeconfig, self.cluster_context.as_deref(), "member").await?;
-        Ok(client_from_kubeconfig(config, traffic)?)
+        connect::config(kubeconfig, self.cluster_context.as_deref(), "member").await
     }
 
-    async fn plane(&self, traffic: Arc<Traffic>) -> anyhow::Result<Client> {
+    async fn plane(&self) -> anyhow::Result<Config> {
         let kubeconfig = connect::read(Some(&self.karmada_kubeconfig))?;
-        let config = connect::config(kubeconfig, self.karmada_context.as_deref(), "control plane").await?;
-        Ok(client_from_kubeconfig(config, traffic)?)
+        connect::config(kubeconfig, self.karmada_context.as_deref(), "control plane").await
+    }
+
+    /// The control plane where it accepts tunnels: at the listener of `ironclad run`, if there is one, else at its server.
+    async fn tunnel_end(&self, plane: &Client) -> Result<Config, String> {
+        let mut config = self.plane().await.map_err(|error| format!("{error:#}"))?;
+        if let Some(Front { address, ca_bundle }) = proxied::front(plane).await {
+            config.cluster_url =
+                address.parse().map_err(|error| format!("the proxy's address {address:?}: {error}"))?;
+            config.root_cert = Some(certificates(ca_bundle.as_bytes())?);
+        }
+        Ok(config)
     }
 
     fn registration(&self, id: String) -> Registration {
@@ -196,7 +215,9 @@ async fn start(args: AgentArgs, seam: &Seam) -> anyhow::Result<Electors> {
     settings.running_scripts = scripts::default_directory().and_then(|dir| scripts::open(&dir, &seam.clock));
     let (to_plane, to_member) =
         (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
-    let (plane, member) = (args.plane(to_plane.clone()).await?, args.member(to_member.clone()).await?);
+    let plane = client_from_kubeconfig(args.plane().await?, to_plane.clone())?;
+    let of_member = args.member().await?;
+    let member = client_from_kubeconfig(of_member.clone(), to_member.clone())?;
     let id = uid(&member).await.context("reading namespace kube-system of the member")?;
     let registration = args.registration(id);
     loop {
@@ -215,6 +236,16 @@ async fn start(args: AgentArgs, seam: &Seam) -> anyhow::Result<Electors> {
         ..LeaderOptions::new(&format!("{}_{}", host(), seam.rng.uuid()))
     };
     let electors = Electors::of(Elector::new(plane.clone(), seam.clone(), options));
+    if !args.no_tunnel {
+        let of_tunnel = seam.child("tunnel");
+        let behind = TunnelledMember::new(of_member, member.clone(), &of_tunnel);
+        let behind = behind.map_err(|why| anyhow::anyhow!("the kubeconfig of the member can't be used: {why}"))?;
+        let (plane, args) = (plane.clone(), args.clone());
+        seam.tasks.spawn("tunnel", async move {
+            let end = async || args.tunnel_end(&plane).await;
+            hold_tunnel(end, behind, &args.cluster_name, &of_tunnel).await;
+        });
+    }
     let connections = Connections::new(Arc::new(OneMember(member)), Scope::All);
     let fence = electors.main.fence();
     let (writer, members) = (fenced(plane, fence.clone()), connections.fenced(Some(fence)));

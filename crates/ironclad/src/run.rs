@@ -19,7 +19,7 @@ use ironclad_extension::{
     proxy::serve_proxy,
 };
 use ironclad_members::{Connections, NetworkConnector};
-use ironclad_runtime::{Api, Scope, Traffic, client_from_kubeconfig};
+use ironclad_runtime::{Api, Scope, Traffic, Tunnels, client_from_kubeconfig};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Client, api::ListParams, discovery};
@@ -164,7 +164,8 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         announce(&format!("webhooks: {address}"));
     }
 
-    let connections = Connections::new(Arc::new(NetworkConnector(members.clone())), Scope::All);
+    let tunnels = Tunnels::default();
+    let connections = Connections::new(Arc::new(NetworkConnector::new(members.clone(), tunnels.clone())), Scope::All);
     let mut observed = None;
     if let Some(adapter) = adapter {
         // Every replica serves metrics, leader or not.
@@ -184,7 +185,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         })?;
         let address = listener.local_addr()?;
         let url = proxy.url.unwrap_or_else(|| format!("https://{address}"));
-        serve_proxy(client.clone(), listener, url.clone(), proxy.hosts, &seam.child("proxy"))
+        serve_proxy(client.clone(), listener, url.clone(), proxy.hosts, tunnels, &seam.child("proxy"))
             .await
             .context("preparing the proxy to members")?;
         announce(&format!("proxy to members: {url}"));

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use ironclad_api::cluster::Cluster;
+use ironclad_api::cluster::{Cluster, SyncMode};
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{
     CacheSpec, Caches, Informer, Object, Scope,
@@ -48,6 +48,8 @@ pub struct Member {
     pub caches: Caches,
     /// The owner of everything that this user runs over the connection.
     pub seam: Seam,
+    /// True if this process applies its Works and reports its status, false if its agent does.
+    pub serves: bool,
     /// Kept for the other users.
     _connection: Arc<Connection>,
 }
@@ -73,6 +75,20 @@ impl Connections {
     #[must_use]
     pub fn fenced(&self, fence: Option<Fence>) -> Self {
         Self { fence, ..self.clone() }
+    }
+
+    /// True if there is a way to the member: always to those in push mode.
+    #[must_use]
+    pub fn reaches(&self, cluster: &Cluster) -> bool {
+        let is_open = || self.connector.tunnels().is_some_and(|tunnels| tunnels.is_open(&cluster.name_any()));
+        cluster.spec.sync_mode == SyncMode::Push || is_open()
+    }
+
+    /// Calls this with the name of each cluster that comes to be reached over a tunnel, or is no longer.
+    pub fn on_tunnel(&self, handler: impl Fn(&ClusterName) + Send + Sync + 'static) {
+        if let Some(tunnels) = self.connector.tunnels() {
+            tunnels.on_change(move |name| handler(&name.into()));
+        }
     }
 
     /// Connects a member with these credentials, over the connection that others use if there is one. What this user
@@ -103,6 +119,7 @@ impl Connections {
             None => connection.client.clone(),
         };
         let caches = connection.caches.owned_by(&seam);
-        Ok(Member { name, client, caches, seam, _connection: connection })
+        let serves = cluster.spec.sync_mode == SyncMode::Push || self.connector.tunnels().is_none();
+        Ok(Member { name, client, caches, seam, serves, _connection: connection })
     }
 }

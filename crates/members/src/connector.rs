@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{addresses::is_never_a_server, cluster::Cluster};
-use ironclad_runtime::{Streams, TokenAccess, Traffic, client_by_token};
+use ironclad_api::{
+    addresses::is_never_a_server,
+    cluster::{Cluster, SyncMode},
+};
+use ironclad_runtime::{Streams, TokenAccess, Traffic, Tunnels, client_by_token, client_through};
 use k8s_openapi::api::core::v1::Secret;
-use kube::Client;
+use kube::{Client, ResourceExt as _};
 
 /// Makes the client of a member: over the network from its credentials, or in-process for a simulated one.
 pub trait Connector: Send + Sync + 'static {
@@ -14,6 +17,11 @@ pub trait Connector: Send + Sync + 'static {
     /// # Errors
     /// Returns the reason as text: it becomes the message of the cluster's condition.
     fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String>;
+
+    /// The tunnels by which it reaches members in pull mode, if it does.
+    fn tunnels(&self) -> Option<&Tunnels> {
+        None
+    }
 }
 
 /// A client by `spec.apiEndpoint` and the Secret named by `spec.secretRef` (keys `token`, `caBundle`), whose requests
@@ -54,11 +62,29 @@ pub fn streams(cluster: &Cluster, token: &[u8], ca_bundle: Option<&[u8]>) -> Res
     })
 }
 
-/// Makes the clients of members over the network, which count their requests here.
-pub struct NetworkConnector(pub Arc<Traffic>);
+/// Makes the clients of members over the network, and of those in pull mode over the tunnels of their agents.
+pub struct NetworkConnector {
+    traffic: Arc<Traffic>,
+    tunnels: Tunnels,
+}
+
+impl NetworkConnector {
+    /// A connector whose clients count their requests in `traffic`.
+    #[must_use]
+    pub fn new(traffic: Arc<Traffic>, tunnels: Tunnels) -> Self {
+        Self { traffic, tunnels }
+    }
+}
 
 impl Connector for NetworkConnector {
     fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
-        client(cluster, credentials, self.0.clone())
+        match cluster.spec.sync_mode {
+            SyncMode::Push => client(cluster, credentials, self.traffic.clone()),
+            SyncMode::Pull => Ok(client_through(&self.tunnels, &cluster.name_any(), self.traffic.clone())),
+        }
+    }
+
+    fn tunnels(&self) -> Option<&Tunnels> {
+        Some(&self.tunnels)
     }
 }

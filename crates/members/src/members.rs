@@ -56,7 +56,7 @@ impl Members {
         Self { connections, seam: seam.clone(), entries: RwLock::default(), on_join, on_connect }
     }
 
-    /// Calls this for every cluster that is tried to be connected for the first time, with the notification by which a
+    /// Calls this for every cluster that is tried to be connected for the first time and that this process serves, with the notification by which a
     /// health check is requested and the owner of the cluster's health checks.
     pub fn on_join(&self, handler: impl Fn(&ClusterName, &Arc<Notify>, &Tasks) + Send + Sync + 'static) {
         self.on_join.write().push(Box::new(handler));
@@ -65,6 +65,12 @@ impl Members {
     /// Calls this for every connection that is made. The caches that it takes start once all were called.
     pub fn on_connect(&self, handler: impl Fn(&Arc<Member>) + Send + Sync + 'static) {
         self.on_connect.write().push(Box::new(handler));
+    }
+
+    /// The connections that they have.
+    #[must_use]
+    pub fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     /// The member, if it is connected.
@@ -103,7 +109,7 @@ impl Members {
                 (None, joined)
             }
         };
-        if let Some((check, health)) = joined {
+        if let Some((check, health)) = joined.filter(|_| connected.as_ref().is_none_or(|member| member.serves)) {
             self.on_join.read().iter().for_each(|handler| handler(&name, &check, &health));
         }
         if let Some(Ok(member)) = before {

@@ -19,7 +19,8 @@ use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn};
 use crate::{
     Traffic,
     proxy::{Bars, ProxyConnector},
-    streams::StreamBody,
+    streams::{MEMBER, StreamBody},
+    tunnel::{TunnelConnector, Tunnels},
     webhook_tls::WebhookVerifier,
 };
 
@@ -215,8 +216,7 @@ fn client_with(config: Config, traffic: Arc<Traffic>, route: Route) -> Result<Cl
         .layer(config.extra_headers_layer().map_err(failed)?)
         .timeout(config.read_timeout.unwrap_or(REQUEST_DEADLINE))
         .map_err(BoxError::from)
-        // With the bodies of requests that are passed on, so that both ways are compiled once.
-        .map_request(|request: Request<Body>| request.map(|body| body.map_err(io::Error::other).boxed_unsync()))
+        .map_request(streamed)
         .service(connections(https));
     Ok(Client::new(service, config.default_namespace))
 }
@@ -226,6 +226,29 @@ pub(crate) fn connections(
     https: HttpsConnector<ProxyConnector>,
 ) -> legacy::Client<HttpsConnector<ProxyConnector>, StreamBody> {
     legacy::Client::builder(TokioExecutor::new()).build(https)
+}
+
+/// Connections to the agent of a cluster, which requests share.
+pub(crate) fn through(tunnels: &Tunnels, cluster: &str) -> legacy::Client<TunnelConnector, StreamBody> {
+    legacy::Client::builder(TokioExecutor::new()).build(tunnels.connector(cluster))
+}
+
+/// A request with the body of those that are passed on, so that both ways are compiled once.
+fn streamed(request: Request<Body>) -> Request<StreamBody> {
+    request.map(|body| body.map_err(io::Error::other).boxed_unsync())
+}
+
+/// A client of a member behind a tunnel, as its agent.
+pub fn client_through(tunnels: &Tunnels, cluster: &str, traffic: Arc<Traffic>) -> Client {
+    let config = Config::new(http::Uri::from_static(MEMBER));
+    let service = ServiceBuilder::new()
+        .layer(layer_fn(move |service| traffic.clone().before(service)))
+        .layer(config.base_uri_layer())
+        .timeout(REQUEST_DEADLINE)
+        .map_err(BoxError::from)
+        .map_request(streamed)
+        .service(through(tunnels, cluster));
+    Client::new(service, config.default_namespace)
 }
 
 /// Access to a server with a bearer token.
@@ -352,7 +375,10 @@ pub fn aggregated_client(access: AggregatedAccess<'_>, traffic: Arc<Traffic>) ->
 }
 
 /// The certificates of a PEM bundle, as DER.
-fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+///
+/// # Errors
+/// One line that says why there are none.
+pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};
     let all: Result<Vec<_>, _> =
         CertificateDer::pem_slice_iter(pem).map(|c| c.map(|der| der.as_ref().to_vec())).collect();

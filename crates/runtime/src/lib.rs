@@ -26,6 +26,7 @@ mod reconcile;
 mod status;
 mod streams;
 mod traffic;
+mod tunnel;
 mod warnings;
 mod watch;
 mod webhook_tls;
@@ -36,8 +37,8 @@ pub use api::{Api, Deleted};
 pub use cache::{Change, Key};
 pub use caches::{CacheSpec, Caches, Scope};
 pub use client::{
-    AggregatedAccess, ClientError, TokenAccess, Unanswered, aggregated_client, client_by_token, client_config,
-    client_from_kubeconfig, in_process_client, kubeconfig_client_config, webhook_client,
+    AggregatedAccess, ClientError, TokenAccess, Unanswered, aggregated_client, certificates, client_by_token,
+    client_config, client_from_kubeconfig, client_through, in_process_client, kubeconfig_client_config, webhook_client,
 };
 pub use discovery::{aggregated_groups, discover};
 pub use events::{EventAbout, EventType, Recorder};
@@ -54,6 +55,7 @@ pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};
 pub use streams::{StreamBody, Streams};
 pub use traffic::Traffic;
+pub use tunnel::{TUNNEL, TunnelBody, Tunnels, serve_tunnel};
 pub use warnings::Warn;
 pub use watch::{Event, Watch, WatchError};
 pub use write::Writer;

@@ -1,18 +1,19 @@
 //! Requests that are passed on: bodies and answers stream, connections are upgraded, and answers may take any time.
 
-use std::{error::Error, io, time::Duration};
+use std::{collections::BTreeMap, error::Error, io, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{Request, Response, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
-use kube::client::ConfigExt as _;
+use kube::{Config, client::ConfigExt as _, config::AuthInfo};
+use secrecy::SecretString;
+use tower::{BoxError, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
 use crate::{
-    client::{TokenAccess, connections, token_config},
-    proxy::ProxyConnector,
+    client::{TokenAccess, connections, through, token_config},
+    proxy::{Bars, ProxyConnector},
+    tunnel::Tunnels,
 };
 
 /// Time to connect; a server that does not accept in it is not there.
@@ -20,15 +21,17 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Interval of the probes by which the kernel finds that a peer is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
+/// Address of a member behind a tunnel.
+pub(crate) const MEMBER: &str = "http://member";
+
 /// Body of a request that is passed on.
 pub type StreamBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Passes requests on to one server, over HTTP/1.1. It has connections of its own. Cheap to clone.
 #[derive(Clone)]
 pub struct Streams {
-    client: Client<HttpsConnector<ProxyConnector>, StreamBody>,
+    service: BoxCloneSyncService<Request<StreamBody>, Response<Incoming>, BoxError>,
     server: Uri,
-    authorization: HeaderValue,
 }
 
 impl Streams {
@@ -37,16 +40,45 @@ impl Streams {
     /// # Errors
     /// One line that says which part of the access can't be used.
     pub fn by_token(access: TokenAccess<'_>) -> Result<Self, String> {
-        let config = token_config(&access)?;
-        let proxy = ProxyConnector::new(config.proxy_url.as_ref(), access.proxy_header, Some(access.bars));
-        let connector = proxy.map_err(|why| format!("spec.proxyURL can't be used: {why}"))?;
+        let header = access.proxy_header.clone();
+        Self::of(token_config(&access)?, &header, Some(access.bars))
+            .map_err(|why| why.replace("the proxy", "spec.proxyURL"))
+    }
+
+    /// To the server of a kubeconfig, as its user.
+    ///
+    /// # Errors
+    /// One line that says what can't be used.
+    pub fn by_config(config: Config) -> Result<Self, String> {
+        Self::of(config, &BTreeMap::new(), None)
+    }
+
+    /// To the server of a kubeconfig, by a bearer token in place of its user.
+    ///
+    /// # Errors
+    /// One line that says what can't be used.
+    pub fn by_config_and_token(mut config: Config, token: String) -> Result<Self, String> {
+        config.auth_info = AuthInfo { token: Some(SecretString::from(token)), ..AuthInfo::default() };
+        Self::by_config(config)
+    }
+
+    fn of(config: Config, proxy_header: &BTreeMap<String, String>, bars: Option<Bars>) -> Result<Self, String> {
+        let proxy = ProxyConnector::new(config.proxy_url.as_ref(), proxy_header, bars);
+        let connector = proxy.map_err(|why| format!("the proxy can't be used: {why}"))?;
         let connector = connector.with_times(CONNECT_MAX, KEEP_ALIVE);
         let https = config.rustls_https_connector_with_connector(connector).map_err(|error| error.to_string())?;
-        // The token is text, or there were no configuration.
-        let mut authorization = HeaderValue::from_bytes(&[b"Bearer ", access.token].concat())
-            .map_err(|_| "the key `token` has characters that can't be sent")?;
-        authorization.set_sensitive(true);
-        Ok(Self { client: connections(https), server: config.cluster_url, authorization })
+        let service = ServiceBuilder::new()
+            .option_layer(config.auth_layer().map_err(|error| error.to_string())?)
+            .map_err(BoxError::from)
+            .service(connections(https));
+        Ok(Self { service: BoxCloneSyncService::new(service), server: config.cluster_url })
+    }
+
+    /// To the agent of a cluster, which passes requests on to its member.
+    #[must_use]
+    pub fn through(tunnels: &Tunnels, cluster: &str) -> Self {
+        let service = ServiceBuilder::new().map_err(BoxError::from).service(through(tunnels, cluster));
+        Self { service: BoxCloneSyncService::new(service), server: Uri::from_static(MEMBER) }
     }
 
     /// Sends a request whose URI is the path at the server, below the server's own path, if it has one.
@@ -57,9 +89,8 @@ impl Streams {
         let below = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let uri = format!("{}{below}", self.server.to_string().trim_end_matches('/'));
         *request.uri_mut() = uri.parse().map_err(|error| format!("{below:?} can't be sent: {error}"))?;
-        request.headers_mut().insert(header::AUTHORIZATION, self.authorization.clone());
-        self.client.request(request).await.map_err(|error| {
-            let mut cause: &dyn Error = &error;
+        self.service.clone().oneshot(request).await.map_err(|error| {
+            let mut cause: &dyn Error = &*error;
             while let Some(next) = cause.source() {
                 cause = next;
             }

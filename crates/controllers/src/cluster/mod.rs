@@ -8,11 +8,7 @@ mod observe;
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{
-    cluster::{Cluster, SyncMode},
-    names,
-    work::Work,
-};
+use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_failover::{cluster::lifecycle, wakes};
 use ironclad_fleet::{Binding, ClusterName};
 use ironclad_members::{Credentials, Members};
@@ -66,6 +62,12 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             this.on_secret(change);
         }
     });
+    let weak = Arc::downgrade(&this);
+    this.members.connections().on_tunnel(move |name| {
+        if let Some(this) = weak.upgrade() {
+            this.queue.add(name.clone());
+        }
+    });
     on_change(&this.observer.namespaces, &this, ClusterController::on_namespace);
     setup.bindings().on_change(&this, ClusterController::on_binding);
     on_change(&setup.works(), &this, ClusterController::on_work);
@@ -87,9 +89,11 @@ impl Reconciler for ClusterController {
             self.members.remove(name);
             return Ok(Next::Forget);
         };
-        // Pull members have an agent instead.
-        if cluster.spec.sync_mode == SyncMode::Push {
+        // Of those in pull mode only what their agents let through is read.
+        if self.members.connections().reaches(&cluster) {
             self.members.connect(&cluster, self.credentials.of(&cluster).as_deref());
+        } else {
+            self.members.remove(name);
         }
         let observed = self.observer.observe(name, cluster);
         let plan = lifecycle::decide(&observed.seen(), self.seam.clock.wall_seconds());

@@ -21,7 +21,7 @@ use self::{
 use crate::{
     controller::Controller,
     member_object::{MemberObject, MemberObjects},
-    setup::{Setup, on_change, on_connect},
+    setup::{Setup, on_change, on_serve},
 };
 
 struct ClusterStatus {
@@ -53,7 +53,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             async move { checks.run(&name, &now).await }
         });
     });
-    on_connect(setup, &this, |this, member| {
+    on_serve(setup, &this, |this, member| {
         let checked = this.checks.found.set(member, Found::of(this.collector.start(member)));
         this.watch_kinds(member, &checked);
     });

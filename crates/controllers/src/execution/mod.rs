@@ -29,7 +29,7 @@ use crate::{
     index::cluster_of,
     interpreter::{Interpreters, Resolved},
     member_object::{self, MemberObject, MemberObjects},
-    setup::{Setup, on_change, on_connect, on_interpretation},
+    setup::{Setup, on_change, on_interpretation, on_serve},
 };
 
 /// Works of one member that are applied at once.
@@ -62,7 +62,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     });
     on_change(&setup.works(), &this, Execution::on_work);
     on_change(setup.clusters(), &this, Execution::on_cluster);
-    on_connect(setup, &this, Execution::start_member);
+    on_serve(setup, &this, Execution::start_member);
     on_interpretation(setup, &this, Execution::on_interpretation);
     this
 }

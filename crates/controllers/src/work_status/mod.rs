@@ -20,7 +20,7 @@ use crate::{
     interpreter::Interpreters,
     member_object::{MemberObject, MemberObjects},
     objects::Objects,
-    setup::{Setup, on_connect, on_interpretation},
+    setup::{Setup, on_interpretation, on_serve},
     works::WorkStatus,
 };
 
@@ -54,7 +54,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         interpreters: setup.interpreters().clone(),
         events: setup.events.clone(),
     });
-    on_connect(setup, &this, WorkStatusController::start_member);
+    on_serve(setup, &this, WorkStatusController::start_member);
     on_interpretation(setup, &this, |this, changed| {
         for member in this.reported.all() {
             member.objects.keys(changed).into_iter().for_each(|key| member.queue.add_low_priority(key));

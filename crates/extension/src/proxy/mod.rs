@@ -9,6 +9,7 @@ mod every;
 mod headers;
 mod serve;
 mod target;
+mod tunnel;
 
 use std::{
     io,
@@ -27,7 +28,7 @@ use hyper_util::rt::TokioIo;
 use ironclad_apiserver::{
     ApiError, Identity, RequestBody, ResponseBody, Route, RouteFuture, Server, Upgrade, passed_on,
 };
-use ironclad_runtime::StreamBody;
+use ironclad_runtime::{StreamBody, Tunnels};
 use ironclad_seam::Clock;
 use kube::Client;
 use tokio::sync::OwnedSemaphorePermit;
@@ -82,10 +83,10 @@ struct Shared {
 }
 
 impl ClusterProxy {
-    /// A proxy to the members of this control plane. The client reads Clusters, their Secrets and the Works of the
-    /// impersonator.
-    pub fn new(plane: Client, rights: impl Rights, clock: &Clock) -> Self {
-        let targets = Targets::new(plane, clock.clone());
+    /// A proxy to the members of this control plane, to those in pull mode over these tunnels. The client reads Clusters,
+    /// their Secrets and the Works of the impersonator.
+    pub fn new(plane: Client, rights: impl Rights, clock: &Clock, tunnels: Tunnels) -> Self {
+        let targets = Targets::new(plane, clock.clone(), tunnels);
         Self(Arc::new(Shared { targets, rights: Box::new(rights), clock: clock.clone() }))
     }
 
@@ -163,7 +164,7 @@ impl ClusterProxy {
 
 impl Route for ClusterProxy {
     fn takes(&self, path: &str) -> bool {
-        Address::of(path).is_some()
+        Address::of(path).is_some() || tunnel::cluster_of(path).is_some()
     }
 
     fn authorizes(&self, path: &str) -> bool {
@@ -171,8 +172,14 @@ impl Route for ClusterProxy {
     }
 
     fn call(&self, request: Request<RequestBody>, identity: Identity) -> RouteFuture {
-        let answered = self.clone().answer(request, identity);
-        Box::pin(async move { answered.await.unwrap_or_else(|error| failure(&error)) })
+        let this = self.clone();
+        Box::pin(async move {
+            let answered = match tunnel::cluster_of(request.uri().path()) {
+                Some(_) => this.tunnel(request, identity),
+                None => this.answer(request, identity).await,
+            };
+            answered.unwrap_or_else(|error| failure(&error))
+        })
     }
 }
 
@@ -286,7 +293,7 @@ mod tests {
         let unreached = tower::service_fn(|_: Request<kube::client::Body>| async {
             Err::<Response<kube::client::Body>, _>(io::Error::other("not asked"))
         });
-        let targets = Targets::new(Client::new(unreached, "default"), clock.clone());
+        let targets = Targets::new(Client::new(unreached, "default"), clock.clone(), Tunnels::default());
         let shared = Shared { targets, rights: Box::new(Until(AtomicUsize::new(3))), clock: clock.clone() };
         let (method, identity) = (Method::GET, Identity::user("ann", &[]));
         let began = clock.mono();

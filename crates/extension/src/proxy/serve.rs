@@ -13,7 +13,7 @@ use ironclad_api::{
 use ironclad_apiserver::{
     AUTHENTICATED, ApiError, Identity, Impersonation, RequestBody, ResponseBody, Route as _, Upgrade,
 };
-use ironclad_runtime::Api;
+use ironclad_runtime::{Api, Tunnels};
 use ironclad_seam::Seam;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::{
@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use super::{
     ClusterProxy, Rights,
     address::{Address, Clusters},
+    tunnel,
 };
 use crate::{
     admission::{Purpose, WebhookError, certificates, failed},
@@ -44,7 +45,7 @@ const ANSWERS_KEPT: Duration = Duration::from_secs(1);
 const CHECK_EVERY: Duration = Duration::from_secs(3_600);
 
 /// Serves the proxy on this listener until the tasks are stopped, with managed certificates for these hosts, and tells
-/// where it is in the ConfigMap [`PROXY`]. Every replica serves it.
+/// where it is in the ConfigMap [`PROXY`]. Every replica serves it. Agents open their tunnels there, too.
 ///
 /// # Errors
 /// The control plane rejects the Secret or the ConfigMap, or does not say whom it trusts.
@@ -53,6 +54,7 @@ pub async fn serve_proxy(
     listener: TcpListener,
     endpoint: String,
     hosts: Vec<String>,
+    tunnels: Tunnels,
     seam: &Seam,
 ) -> Result<(), WebhookError> {
     let in_use = Arc::new(InUse::default());
@@ -61,7 +63,7 @@ pub async fn serve_proxy(
     let keeper = Arc::new(Keeper { client: client.clone(), in_use, endpoint, hosts });
     keeper.check(seam).await?;
     let front = Front {
-        proxy: ClusterProxy::new(client, Asked(delegated.clone()), &seam.clock),
+        proxy: ClusterProxy::new(client, Asked(delegated.clone()), &seam.clock, tunnels),
         delegated: delegated.clone(),
         seam: seam.clone(),
     };
@@ -210,7 +212,10 @@ impl Front {
     /// The user of a request, who may send it.
     async fn admitted(&self, request: &Parts, peer: &Peer) -> Result<Identity, ApiError> {
         let path = request.uri.path();
-        let address = Address::of(path).ok_or_else(ApiError::no_resource)?;
+        let address = Address::of(path);
+        if address.is_none() && tunnel::cluster_of(path).is_none() {
+            return Err(ApiError::no_resource());
+        }
         let asking = self.delegated.authenticate(&request.headers, peer).await.map_err(|why| {
             tracing::debug!(why, "a request was not authenticated");
             ApiError::unauthorized()
@@ -220,7 +225,7 @@ impl Front {
             None => identity(asking),
         };
         // Each of all clusters is authorized by the proxy.
-        if address.clusters != Clusters::Every {
+        if address.is_none_or(|address| address.clusters != Clusters::Every) {
             Asked(self.delegated.clone()).check(&identity, &request.method, path).await?;
         }
         Ok(identity)

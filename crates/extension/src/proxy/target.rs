@@ -12,7 +12,7 @@ use ironclad_api::{
 use ironclad_apiserver::ApiError;
 use ironclad_members::streams;
 use ironclad_propagation::unified_auth::{self, Impersonable};
-use ironclad_runtime::{Api, Streams};
+use ironclad_runtime::{Api, Streams, Tunnels};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Client, ResourceExt as _};
@@ -42,9 +42,16 @@ pub(super) struct Target {
 pub(super) struct Targets {
     plane: Client,
     clock: Clock,
+    tunnels: Tunnels,
     kept: Mutex<BTreeMap<String, (Instant, Arc<Target>)>>,
     /// Uid of namespace kube-system of the control plane, once it was read.
     own: Mutex<Option<String>>,
+}
+
+/// Secrets of a member in push mode.
+struct Credentials {
+    own: Secret,
+    impersonator: Secret,
 }
 
 fn unavailable(message: String) -> ApiError {
@@ -57,8 +64,12 @@ fn of_plane(error: kube::Error) -> ApiError {
 }
 
 impl Targets {
-    pub(super) fn new(plane: Client, clock: Clock) -> Self {
-        Self { plane, clock, kept: Mutex::default(), own: Mutex::default() }
+    pub(super) fn new(plane: Client, clock: Clock, tunnels: Tunnels) -> Self {
+        Self { plane, clock, tunnels, kept: Mutex::default(), own: Mutex::default() }
+    }
+
+    pub(super) fn tunnels(&self) -> &Tunnels {
+        &self.tunnels
     }
 
     /// Names of all Clusters, in order.
@@ -93,26 +104,26 @@ impl Targets {
         let clusters: Api<Cluster> = Api::all(self.plane.clone());
         let found = clusters.get_opt(name).await.map_err(of_plane)?;
         let cluster = found.ok_or_else(|| ApiError::not_found("clusters", "cluster.karmada.io", name))?;
-        check(&cluster, &self.own().await?)?;
-        let credentials = self.secret(&cluster, cluster.spec.secret_ref.as_ref(), "spec.secretRef").await?;
-        let reference = cluster.spec.impersonator_secret_ref.as_ref();
-        let impersonator = self.secret(&cluster, reference, "spec.impersonatorSecretRef").await?;
+        let is_pull = cluster.spec.sync_mode == SyncMode::Pull;
+        check(&cluster, &self.own().await?, self.tunnels.is_open(name))?;
+        let credentials = if is_pull { None } else { Some(self.credentials(&cluster).await?) };
         let [role, _] = unified_auth::keys(&name.into());
         let space = ironclad_api::names::execution_namespace(name);
         let works: Api<Work> = Api::namespaced(self.plane.clone(), &space);
         let may = works.get_opt(&role.name).await.map_err(of_plane)?;
         let may = may.map(|work| Impersonable::of(&work)).unwrap_or_default();
-        let version = impersonator.resource_version().unwrap_or_default();
-        let identity =
-            format!("{} {version} {}", cluster.connection_identity(Some(&credentials)), cluster.spec.proxy_url);
+        let version = credentials.as_ref().and_then(|of| of.impersonator.resource_version()).unwrap_or_default();
+        let connection = cluster.connection_identity(credentials.as_ref().map(|of| &of.own));
+        let identity = format!("{connection} {version} {} {is_pull}", cluster.spec.proxy_url);
         if let Some(known) = known.as_ref().filter(|known| known.identity == identity && known.may == may) {
             return Ok(known.clone());
         }
         let same = known.filter(|known| known.identity == identity);
-        let streams = match &same {
-            Some(known) => known.streams.clone(),
-            None => {
-                let (token, bundle) = (key(&impersonator, SECRET_TOKEN), key(&credentials, SECRET_CA_BUNDLE));
+        let streams = match (&same, &credentials) {
+            (Some(known), _) => known.streams.clone(),
+            (None, None) => Streams::through(&self.tunnels, name),
+            (None, Some(of)) => {
+                let (token, bundle) = (key(&of.impersonator, SECRET_TOKEN), key(&of.own, SECRET_CA_BUNDLE));
                 let token = token.ok_or_else(|| {
                     unavailable(format!(
                         "the Secret of spec.impersonatorSecretRef of cluster {name} has no key {SECRET_TOKEN}"
@@ -137,6 +148,13 @@ impl Targets {
         Ok(uid)
     }
 
+    async fn credentials(&self, cluster: &Cluster) -> Result<Credentials, ApiError> {
+        let spec = &cluster.spec;
+        let own = self.secret(cluster, spec.secret_ref.as_ref(), "spec.secretRef").await?;
+        let reference = spec.impersonator_secret_ref.as_ref();
+        Ok(Credentials { own, impersonator: self.secret(cluster, reference, "spec.impersonatorSecretRef").await? })
+    }
+
     async fn secret(
         &self,
         cluster: &Cluster,
@@ -157,13 +175,13 @@ fn key<'a>(secret: &'a Secret, name: &str) -> Option<&'a [u8]> {
     secret.data.as_ref().and_then(|data| data.get(name)).map(|bytes| bytes.0.as_slice())
 }
 
-/// Refuses clusters that requests are never passed on to: pull members, and the control plane itself, whose uid of
-/// namespace kube-system is `own`.
-fn check(cluster: &Cluster, own: &str) -> Result<(), ApiError> {
+/// Refuses clusters that requests are not passed on to: pull members whose agents hold no tunnel open, and the control
+/// plane itself, whose uid of namespace kube-system is `own`.
+fn check(cluster: &Cluster, own: &str, has_tunnel: bool) -> Result<(), ApiError> {
     let name = cluster.name_any();
-    if cluster.spec.sync_mode == SyncMode::Pull {
+    if cluster.spec.sync_mode == SyncMode::Pull && !has_tunnel {
         return Err(unavailable(format!(
-            "{name} is a pull member without a tunnel: the control plane does not reach it"
+            "{name} is a pull member without a tunnel: its agent is not connected to this process, or is none of ironclad's"
         )));
     }
     let ready =
@@ -214,11 +232,12 @@ mod tests {
             ("no id of the plane is known", &itself, "ClusterReady", "", None),
             ("a pull member", &pull, "ClusterReady", "plane", Some("a pull member without a tunnel")),
         ] {
-            let got = check(&cluster(spec.clone(), reason), own).err();
+            let got = check(&cluster(spec.clone(), reason), own, false).err();
             assert_eq!(got.is_some(), want.is_some(), "{name}");
             if let (Some(got), Some(want)) = (got, want) {
                 assert!(got.code == 503 && got.message.contains(want), "{name}: {}", got.message);
             }
         }
+        assert!(check(&cluster(pull, "ClusterReady"), "plane", true).is_ok(), "with a tunnel");
     }
 }

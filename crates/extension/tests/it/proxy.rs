@@ -99,7 +99,8 @@ async fn world() -> (Plane, Member, Member) {
     let (first, second) = (Member::start("n1").await, Member::start("n2").await);
     joined(&plane, "m1", &first.endpoint).await;
     joined(&plane, "m2", &second.endpoint).await;
-    let proxy = ClusterProxy::new(plane.client.clone(), Arc::downgrade(&plane.server), &Clock::system());
+    let proxy =
+        ClusterProxy::new(plane.client.clone(), Arc::downgrade(&plane.server), &Clock::system(), Tunnels::default());
     plane.server.mount(Arc::new(proxy));
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let rules = json!([{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "resourceNames": ["m1"], "verbs": ["get", "create"]}]);

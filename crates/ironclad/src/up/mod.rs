@@ -31,7 +31,7 @@ use ironclad_extension::{
 use ironclad_fleet::gates::Gate;
 use ironclad_kubecontrollers::{self as kubecontrollers, AutoscalingOptions, Cluster, Controller};
 use ironclad_members::Connections;
-use ironclad_runtime::{Api, Scope, Traffic, in_process_client};
+use ironclad_runtime::{Api, Scope, Traffic, Tunnels, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, RedbBackend, restore};
 use k8s_openapi::{
@@ -215,7 +215,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let (to_plane, to_members) =
         (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
     let client = in_process_client(plane.in_process(Identity::admin(CONTROLLERS_USER)), to_plane.clone());
-    let connector = members::UpConnector::new(simulated.clone(), to_members.clone());
+    let tunnels = Tunnels::default();
+    let connector = members::UpConnector::new(simulated.clone(), to_members.clone(), tunnels.clone());
     let connections = Connections::new(Arc::new(connector), Scope::All);
     let of_members = seam.child("metrics");
     let served = MetricsFlags::served(&settings.gates);
@@ -226,7 +227,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let electors = leader::of_up(&admin, &controllers).await?;
     let present: Present<Controllers> = Arc::default();
     let parts = Parts::new(client, &connections, settings, Some(electors.main.fence()), present.clone(), None);
-    plane.mount(Arc::new(ClusterProxy::new(admin.clone(), Arc::downgrade(&plane), &seam.clock)));
+    plane.mount(Arc::new(ClusterProxy::new(admin.clone(), Arc::downgrade(&plane), &seam.clock, tunnels)));
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(Here(present.clone())))));
     let (checked, elected) = (present.clone(), electors.clone());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::Identity;
-use ironclad_members::{Connector, client};
-use ironclad_runtime::{Traffic, in_process_client};
+use ironclad_members::{Connector, NetworkConnector};
+use ironclad_runtime::{Traffic, Tunnels, in_process_client};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt as _};
 
@@ -15,12 +15,13 @@ use super::SimulatedMembers;
 pub(crate) struct UpConnector {
     simulated: SimulatedMembers,
     traffic: Arc<Traffic>,
+    others: NetworkConnector,
 }
 
 impl UpConnector {
-    /// A connector whose clients count their requests here.
-    pub(crate) fn new(simulated: SimulatedMembers, traffic: Arc<Traffic>) -> Self {
-        Self { simulated, traffic }
+    /// A connector whose clients count their requests in `traffic`.
+    pub(crate) fn new(simulated: SimulatedMembers, traffic: Arc<Traffic>, tunnels: Tunnels) -> Self {
+        Self { simulated, others: NetworkConnector::new(traffic.clone(), tunnels), traffic }
     }
 }
 
@@ -32,7 +33,11 @@ impl Connector for UpConnector {
                 simulated.member.faulted_service(Identity::admin("ironclad")),
                 self.traffic.clone(),
             )),
-            _ => client(cluster, credentials, self.traffic.clone()),
+            _ => self.others.connect(cluster, credentials),
         }
+    }
+
+    fn tunnels(&self) -> Option<&Tunnels> {
+        self.others.tunnels()
     }
 }

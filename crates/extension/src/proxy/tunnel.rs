@@ -1,0 +1,66 @@
+//! Tunnels of agents, as the control plane accepts them (specification/proposals/001.md, specification/operations.md
+//! 10.3): `agent.ironclad.io/v1alpha1 clusters/NAME/tunnel`.
+
+use http::{HeaderValue, Method, Request, Response, header};
+use ironclad_api::agents::{AGENT_API_GROUP, tunnel_path};
+use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody, Upgrade};
+use ironclad_runtime::TUNNEL;
+
+use super::{ClusterProxy, Watched};
+
+/// The cluster whose tunnel a path is.
+pub(super) fn cluster_of(path: &str) -> Option<&str> {
+    let below = path.strip_prefix("/apis/")?.strip_prefix(AGENT_API_GROUP)?.strip_prefix("/v1alpha1/clusters/")?;
+    below.strip_suffix("/tunnel").filter(|name| !name.is_empty() && !name.contains('/'))
+}
+
+impl ClusterProxy {
+    /// Takes the connection of an agent over as the tunnel of its cluster, until the agent may not hold it any more.
+    pub(super) fn tunnel(
+        &self,
+        mut request: Request<RequestBody>,
+        identity: Identity,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let Some(cluster) = cluster_of(request.uri().path()).map(str::to_owned) else {
+            return Err(ApiError::no_resource());
+        };
+        let asked = request.headers().get(header::UPGRADE).and_then(|protocol| protocol.to_str().ok());
+        if asked != Some(TUNNEL) {
+            return Err(ApiError::bad_request(&format!("a tunnel is asked for with the header Upgrade: {TUNNEL}")));
+        }
+        let upgrade = Upgrade::of(&mut request)?;
+        let tunnels = self.0.targets.tunnels().clone();
+        let path = tunnel_path(&cluster);
+        let watched = Watched { shared: self.0.clone(), method: Method::GET, path, identity };
+        Ok(upgrade.switch(HeaderValue::from_static(TUNNEL), move |connection| async move {
+            tracing::info!(cluster, "the agent opened its tunnel");
+            tokio::select! {
+                biased;
+                () = watched.revoked() => tracing::warn!(cluster, "the tunnel ends: its agent has no right to it any more"),
+                ended = tunnels.carry(&cluster, connection) => match ended {
+                    Ok(()) => tracing::info!(cluster, "the tunnel ended"),
+                    Err(error) => tracing::warn!(cluster, %error, "the tunnel broke"),
+                },
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_tunnels() {
+        for (path, want) in [
+            ("/apis/agent.ironclad.io/v1alpha1/clusters/m1/tunnel", Some("m1")),
+            ("/apis/agent.ironclad.io/v1alpha1/clusters//tunnel", None),
+            ("/apis/agent.ironclad.io/v1alpha1/clusters/m1/x/tunnel", None),
+            ("/apis/agent.ironclad.io/v1alpha1/clusters/m1", None),
+            ("/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy", None),
+        ] {
+            assert_eq!(cluster_of(path), want, "{path}");
+        }
+        assert_eq!(cluster_of(&tunnel_path("m1")), Some("m1"));
+    }
+}

@@ -1,0 +1,220 @@
+//! The agent's end of a tunnel: it passes the control plane's requests on to its member, with credentials of the member
+//! that never leave it (specification/operations.md 10.3).
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use ironclad_api::{
+    agents::tunnel_path,
+    names::IMPERSONATOR,
+    namespaces::{self},
+};
+use ironclad_runtime::{Api, StreamBody, Streams, TUNNEL, TunnelBody, serve_tunnel};
+use ironclad_seam::Seam;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{Namespace, ServiceAccount},
+};
+use kube::{
+    Client, Config,
+    api::{ObjectMeta, PostParams},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Life of a token of the impersonator, in seconds.
+const TOKEN_SECONDS: i64 = 3_600;
+/// Time after which a new token is asked for.
+const TOKEN_KEPT: Duration = Duration::from_secs(2_400);
+/// Longest time between two attempts to open the tunnel.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// The member, as the agent passes requests on to it.
+#[derive(Clone)]
+pub struct TunnelledMember(Arc<Parts>);
+
+struct Parts {
+    config: Config,
+    client: Client,
+    /// As the agent.
+    own: Streams,
+    /// As the impersonator, until a new token is due.
+    impersonator: Mutex<Option<(Instant, Streams)>>,
+    seam: Seam,
+}
+
+impl TunnelledMember {
+    /// The member of this configuration, to which `client` is one. Connections that are taken over are tasks of `seam`.
+    ///
+    /// # Errors
+    /// One line that says what in the configuration can't be used.
+    pub fn new(config: Config, client: Client, seam: &Seam) -> Result<Self, String> {
+        let own = Streams::by_config(config.clone())?;
+        Ok(Self(Arc::new(Parts { config, client, own, impersonator: Mutex::default(), seam: seam.clone() })))
+    }
+
+    /// Passes a request on: one that names a user as the impersonator, so that the member decides about the user.
+    async fn pass_on(self, mut request: Request<Incoming>) -> Response<TunnelBody> {
+        let protocol = request.headers().get(header::UPGRADE).cloned();
+        let near = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
+        let is_users = request.headers().keys().any(|name| name.as_str().starts_with("impersonate-"));
+        let streams = if is_users { self.impersonator().await } else { Ok(self.0.own.clone()) };
+        let (parts, body) = request.into_parts();
+        let body: StreamBody = body.map_err(io::Error::other).boxed_unsync();
+        let mut sent = Request::new(body);
+        *sent.method_mut() = parts.method;
+        *sent.uri_mut() = parts.uri;
+        *sent.headers_mut() = without_hop(&parts.headers);
+        if let Some(protocol) = protocol.clone() {
+            sent.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            sent.headers_mut().insert(header::UPGRADE, protocol);
+        }
+        let answered = match streams {
+            Ok(streams) => streams.send(sent).await,
+            Err(why) => Err(why),
+        };
+        let mut answer = match answered {
+            Ok(answer) => answer,
+            Err(why) => return unavailable(&why),
+        };
+        let switches = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let far = switches.then(|| hyper::upgrade::on(&mut answer));
+        let (parts, body) = answer.into_parts();
+        let mut passed = Response::new(body.map_err(io::Error::other).boxed_unsync());
+        *passed.status_mut() = parts.status;
+        *passed.headers_mut() = without_hop(&parts.headers);
+        if let (Some(near), Some(far)) = (near, far) {
+            let protocol = parts.headers.get(header::UPGRADE).cloned().or(protocol);
+            passed.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            passed.headers_mut().extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+            self.0.seam.tasks.spawn("upgraded", async move {
+                let (Ok(near), Ok(far)) = (near.await, far.await) else { return };
+                let carried = tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut TokioIo::new(far)).await;
+                if let Err(error) = carried {
+                    tracing::debug!(%error, "an upgraded connection ended");
+                }
+            });
+        }
+        passed
+    }
+
+    /// The way to the member as its impersonator, which has the rights that the control plane mirrors.
+    async fn impersonator(&self) -> Result<Streams, String> {
+        let now = self.0.seam.clock.mono();
+        if let Some((until, streams)) = &*self.0.impersonator.lock()
+            && now < *until
+        {
+            return Ok(streams.clone());
+        }
+        let failed = |error: kube::Error| format!("the agent gets no token of {IMPERSONATOR}: {error}");
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.0.client.clone(), namespaces::CLUSTER);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() }),
+            ..TokenRequest::default()
+        };
+        let made = accounts.create_token_request(IMPERSONATOR, &PostParams::default(), &request).await;
+        let token = match made {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.make_impersonator().await.map_err(failed)?;
+                accounts.create_token_request(IMPERSONATOR, &PostParams::default(), &request).await.map_err(failed)?
+            }
+            made => made.map_err(failed)?,
+        };
+        let token = token.status.and_then(|status| status.token).unwrap_or_default();
+        let streams = Streams::by_config_and_token(self.0.config.clone(), token)?;
+        *self.0.impersonator.lock() = Some((now + TOKEN_KEPT, streams.clone()));
+        Ok(streams)
+    }
+
+    async fn make_impersonator(&self) -> Result<(), kube::Error> {
+        let metadata = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let namespaces: Api<Namespace> = Api::all(self.0.client.clone());
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.0.client.clone(), namespaces::CLUSTER);
+        let namespace = Namespace { metadata: metadata(namespaces::CLUSTER), ..Namespace::default() };
+        let account = ServiceAccount { metadata: metadata(IMPERSONATOR), ..ServiceAccount::default() };
+        let params = PostParams::default();
+        let made = namespaces.create(&params, &namespace).await.map(drop);
+        let made = [made, accounts.create(&params, &account).await.map(drop)];
+        made.into_iter().try_for_each(|made| match made {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            made => made,
+        })
+    }
+}
+
+/// Headers without those that are about one connection.
+fn without_hop(headers: &HeaderMap) -> HeaderMap {
+    const HOP: [HeaderName; 9] = [
+        header::CONNECTION,
+        header::UPGRADE,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::HOST,
+        header::AUTHORIZATION,
+        header::PROXY_AUTHORIZATION,
+        HeaderName::from_static("keep-alive"),
+    ];
+    let mut kept = headers.clone();
+    HOP.iter().for_each(|name| drop(kept.remove(name)));
+    kept
+}
+
+fn unavailable(why: &str) -> Response<TunnelBody> {
+    let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "reason": "ServiceUnavailable", "code": 503, "message": format!("the member does not answer its agent: {why}")});
+    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {}).boxed_unsync();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// Holds the tunnel of a cluster open, over which the control plane reaches the member. It is opened again when it
+/// breaks, after longer and longer times. `plane` makes the configuration of the control plane anew each time.
+pub async fn hold_tunnel<F, R>(plane: F, member: TunnelledMember, cluster: &str, seam: &Seam)
+where
+    F: Fn() -> R,
+    R: Future<Output = Result<Config, String>>,
+{
+    let jitter = seam.rng.stream("tunnel");
+    let mut wait = Duration::from_secs(1);
+    loop {
+        let began = seam.clock.mono();
+        let ended = match plane().await {
+            Ok(config) => hold(config, member.clone(), cluster).await,
+            Err(why) => Err(why),
+        };
+        match ended {
+            Ok(()) => tracing::info!("the tunnel to the control plane ended"),
+            Err(why) => tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member"),
+        }
+        if seam.clock.mono() - began > RETRY_MAX {
+            wait = Duration::from_secs(1);
+        }
+        seam.clock.sleep(wait / 2 + jitter.duration_up_to(wait / 2)).await;
+        wait = (wait * 2).min(RETRY_MAX);
+    }
+}
+
+async fn hold(plane: Config, member: TunnelledMember, cluster: &str) -> Result<(), String> {
+    let mut request: Request<StreamBody> = Request::new(Full::default().map_err(|never| match never {}).boxed_unsync());
+    *request.uri_mut() = tunnel_path(cluster).parse().map_err(|error| format!("cluster {cluster:?}: {error}"))?;
+    request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    request.headers_mut().insert(header::UPGRADE, HeaderValue::from_static(TUNNEL));
+    let mut answer = Streams::by_config(plane)?.send(request).await?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let status = answer.status();
+        let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let told: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        return Err(format!("the control plane answers {status} {}", told["message"].as_str().unwrap_or_default()));
+    }
+    let connection = hyper::upgrade::on(&mut answer).await.map_err(|error| error.to_string())?;
+    tracing::info!("the tunnel to the control plane is open");
+    let served = serve_tunnel(TokioIo::new(connection), move |request| member.clone().pass_on(request));
+    served.await.map_err(|error| error.to_string())
+}

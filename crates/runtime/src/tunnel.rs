@@ -1,0 +1,315 @@
+//! Tunnels: streams that agents hold open, over which the control plane reaches members that it has no way to.
+//!
+//! An agent upgrades a connection to the control plane. HTTP/2 runs over it with the roles reversed: the control plane
+//! opens streams with `CONNECT`, and each is a connection over HTTP/1.1 to the agent, which passes requests on to its
+//! member. So requests, watches and upgrades need nothing of their own, and no credentials of the member leave it.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, combinators::UnsyncBoxBody};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::SendRequest,
+    server::conn::{http1, http2},
+    service::service_fn,
+    upgrade::Upgraded,
+};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use parking_lot::RwLock;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::Service;
+
+/// Name of the protocol in the header Upgrade.
+pub const TUNNEL: &str = "ironclad-tunnel";
+/// Interval of the probes by which both ends find that the other is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Time for the answer to a probe.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Connections over one tunnel at once.
+const STREAMS_MAX: u32 = 1_024;
+/// Time for the agent to accept a connection.
+const OPEN_MAX: Duration = Duration::from_secs(10);
+/// Bytes of one connection, and of all, that may be under way.
+const WINDOW: (u32, u32) = (1 << 20, 8 << 20);
+
+type OnChange = Box<dyn Fn(&str) + Send + Sync>;
+
+/// The tunnels that end in this process, by the name of the cluster. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Tunnels(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    open: RwLock<BTreeMap<String, Open>>,
+    made: AtomicU64,
+    handlers: RwLock<Vec<OnChange>>,
+}
+
+struct Open {
+    id: u64,
+    streams: SendRequest<Empty<Bytes>>,
+}
+
+impl Tunnels {
+    /// True while the agent of this cluster holds a tunnel open.
+    #[must_use]
+    pub fn is_open(&self, cluster: &str) -> bool {
+        self.0.open.read().contains_key(cluster)
+    }
+
+    /// Calls this with the name of each cluster whose tunnel is opened, or ends.
+    pub fn on_change(&self, handler: impl Fn(&str) + Send + Sync + 'static) {
+        self.0.handlers.write().push(Box::new(handler));
+    }
+
+    /// Keeps a tunnel of a cluster until it ends. The newest of a cluster is the one that is used.
+    ///
+    /// # Errors
+    /// If the stream breaks.
+    pub async fn carry<T>(&self, cluster: &str, stream: T) -> io::Result<()>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(WINDOW.0)
+            .initial_connection_window_size(WINDOW.1);
+        let (streams, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        let id = self.0.made.fetch_add(1, Ordering::Relaxed);
+        self.0.open.write().insert(cluster.to_owned(), Open { id, streams });
+        let _open = Registered { tunnels: self, cluster, id };
+        self.changed(cluster);
+        connection.await.map_err(io::Error::other)
+    }
+
+    fn changed(&self, cluster: &str) {
+        self.0.handlers.read().iter().for_each(|handler| handler(cluster));
+    }
+
+    /// Opens a connection to the agent of a cluster.
+    async fn open(&self, cluster: &str) -> io::Result<Upgraded> {
+        let streams = self.0.open.read().get(cluster).map(|open| open.streams.clone());
+        let mut streams =
+            streams.ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "its agent holds no tunnel open"))?;
+        let mut request = Request::new(Empty::new());
+        *request.method_mut() = Method::CONNECT;
+        *request.uri_mut() = Uri::from_static("member:443");
+        let opening = async {
+            streams.ready().await.map_err(io::Error::other)?;
+            let answer = streams.send_request(request).await.map_err(io::Error::other)?;
+            if answer.status() != StatusCode::OK {
+                return Err(io::Error::other(format!("its agent answers {}", answer.status())));
+            }
+            hyper::upgrade::on(answer).await.map_err(io::Error::other)
+        };
+        let opened = tokio::time::timeout(OPEN_MAX, opening).await;
+        opened.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "its agent does not answer"))?
+    }
+
+    /// Makes connections to the agent of a cluster.
+    pub(crate) fn connector(&self, cluster: &str) -> TunnelConnector {
+        TunnelConnector { tunnels: self.clone(), cluster: cluster.into() }
+    }
+}
+
+/// A tunnel that is known until this is dropped.
+struct Registered<'a> {
+    tunnels: &'a Tunnels,
+    cluster: &'a str,
+    id: u64,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        {
+            let mut open = self.tunnels.0.open.write();
+            if open.get(self.cluster).is_some_and(|open| open.id == self.id) {
+                open.remove(self.cluster);
+            }
+        }
+        self.tunnels.changed(self.cluster);
+    }
+}
+
+/// Opens connections over the tunnel of one cluster.
+#[derive(Clone)]
+pub(crate) struct TunnelConnector {
+    tunnels: Tunnels,
+    cluster: Arc<str>,
+}
+
+impl Service<Uri> for TunnelConnector {
+    type Response = TunnelStream;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<TunnelStream>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { tunnels, cluster } = self.clone();
+        async move { tunnels.open(&cluster).await.map(TunnelStream) }.boxed()
+    }
+}
+
+/// A connection over a tunnel.
+pub(crate) struct TunnelStream(Upgraded);
+
+impl Connection for TunnelStream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl hyper::rt::Read for TunnelStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: hyper::rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl hyper::rt::Write for TunnelStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Body of an agent's answer.
+pub type TunnelBody = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Serves the requests of the control plane over a tunnel until it ends: `answer` passes each on to the member. An
+/// answer 101 takes its connection over by [`hyper::upgrade::on`].
+///
+/// # Errors
+/// If the stream breaks.
+pub async fn serve_tunnel<T, F, R>(stream: T, answer: F) -> io::Result<()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Fn(Request<Incoming>) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Response<TunnelBody>> + Send + 'static,
+{
+    let opened = service_fn(move |mut request: Request<Incoming>| {
+        let answer = answer.clone();
+        async move {
+            let mut response: Response<TunnelBody> = Response::new(Empty::new().map_err(|e| match e {}).boxed_unsync());
+            if request.method() != Method::CONNECT {
+                *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+                return Ok::<_, Infallible>(response);
+            }
+            let connection = hyper::upgrade::on(&mut request);
+            hyper::rt::Executor::execute(&TokioExecutor::new(), async move {
+                let Ok(connection) = connection.await else { return };
+                let each = service_fn(move |request| answer(request).map(Ok::<_, Infallible>));
+                let served = http1::Builder::new().serve_connection(connection, each).with_upgrades().await;
+                if let Err(error) = served {
+                    tracing::debug!(%error, "a connection over the tunnel ended");
+                }
+            });
+            Ok(response)
+        }
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(WINDOW.0)
+        .initial_connection_window_size(WINDOW.1);
+    builder.serve_connection(TokioIo::new(stream), opened).await.map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+    use crate::Streams;
+
+    /// An agent whose member answers with the path, and counts.
+    fn agent(stream: tokio::io::DuplexStream) -> impl Future<Output = io::Result<()>> {
+        serve_tunnel(stream, |request: Request<Incoming>| async move {
+            let text = format!("{} {}", request.method(), request.uri().path());
+            Response::new(Full::new(Bytes::from(text)).map_err(|e| match e {}).boxed_unsync())
+        })
+    }
+
+    async fn asked(streams: &Streams, path: &str) -> Result<String, String> {
+        let mut request = Request::new(Empty::new().map_err(|e| match e {}).boxed_unsync());
+        *request.uri_mut() = path.parse().map_err(|_| path.to_owned())?;
+        let body = streams.send(request).await?.into_body().collect().await.map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    }
+
+    #[tokio::test]
+    async fn requests_pass_a_tunnel_and_the_newest_of_a_cluster_counts() {
+        let tunnels = Tunnels::default();
+        let streams = Streams::through(&tunnels, "m1");
+        let refused = asked(&streams, "/a").await.unwrap_err();
+        assert!(refused.contains("holds no tunnel open"), "{refused}");
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (carried, of_agent) = (tunnels.clone(), agent(far));
+        let first = tokio::spawn(async move { carried.carry("m1", near).await });
+        let serving = tokio::spawn(of_agent);
+        while !tunnels.is_open("m1") {
+            tokio::task::yield_now().await;
+        }
+        for path in ["/api/v1/pods", "/version"] {
+            assert_eq!(asked(&streams, path).await.unwrap(), format!("GET {path}"));
+        }
+        // A second tunnel takes over, and the end of the first changes nothing.
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (carried, of_agent) = (tunnels.clone(), agent(far));
+        let second = tokio::spawn(async move { carried.carry("m1", near).await });
+        let also_serving = tokio::spawn(of_agent);
+        while tunnels.0.open.read().get("m1").map(|open| open.id) != Some(1) {
+            tokio::task::yield_now().await;
+        }
+        serving.abort();
+        let _ = first.await;
+        assert!(tunnels.is_open("m1"));
+        // A connection over the first may be found broken once.
+        let mut answer = asked(&streams, "/b").await;
+        if answer.is_err() {
+            answer = asked(&streams, "/b").await;
+        }
+        assert_eq!(answer.unwrap(), "GET /b");
+        also_serving.abort();
+        let _ = second.await;
+        assert!(!tunnels.is_open("m1"));
+    }
+}

@@ -7,10 +7,14 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{
+    agents::{AGENT_GROUP, agent_user},
+    cluster::Cluster,
+};
 use ironclad_apiserver::{Identity, Server};
 use ironclad_controllers::{Backends, Controllers, Settings};
 use ironclad_estimator::{Assumed, Call, ClientTls, Estimator, Workload};
+use ironclad_fleet::ClusterName;
 use ironclad_members::{Connections, Connector};
 use ironclad_runtime::{
     Scope, Traffic, in_process_client,
@@ -27,7 +31,9 @@ use super::{FaultPlan, History, Link, model::Model, world::CONTROLLERS_USER};
 
 /// Slot of a controller process, with faults and clock that outlive its restarts.
 pub(super) struct Slot {
-    name: &'static str,
+    name: String,
+    /// The member whose agent it is.
+    agent_of: Option<String>,
     pub(super) faults: FaultPlan,
     pub(super) member_faults: FaultPlan,
     /// Members whose connecting panics.
@@ -55,9 +61,10 @@ pub(super) enum Lead {
 }
 
 impl Slot {
-    pub(super) fn new(name: &'static str, clock: &Clock) -> Self {
+    pub(super) fn new(name: &str, clock: &Clock) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
+            agent_of: None,
             faults: FaultPlan::default(),
             member_faults: FaultPlan::default(),
             connect_panics: Arc::default(),
@@ -67,6 +74,11 @@ impl Slot {
             incarnation: 0,
             back_at: None,
         }
+    }
+
+    /// The agent of a member.
+    pub(super) fn agent(member: &str, clock: &Clock) -> Self {
+        Self { agent_of: Some(member.to_owned()), ..Self::new(&format!("agent-{member}-"), clock) }
     }
 
     pub(super) fn start(
@@ -84,8 +96,12 @@ impl Slot {
         let name = format!("{}{}", self.name, self.incarnation);
         let seam = Seam { clock: self.clock.clone(), ..world.child(&name) };
         history.log(format!("{name} starts"));
+        let identity = match &self.agent_of {
+            Some(member) => Identity::user(&agent_user(member), &[AGENT_GROUP]),
+            None => Identity::admin(CONTROLLERS_USER),
+        };
         let link = Link::new(
-            plane.in_process(Identity::admin(CONTROLLERS_USER)),
+            plane.in_process(identity),
             &format!("{name}->plane"),
             world,
             seam.tasks.clone(),
@@ -113,10 +129,13 @@ impl Slot {
             None => client,
         };
         let present: Arc<Mutex<Option<Arc<Controllers>>>> = Arc::default();
-        let (shown, settings, history, model) = (present.clone(), settings.clone(), history.clone(), model.clone());
+        let settings = Settings { agent_of: self.agent_of.as_deref().map(ClusterName::from), ..settings.clone() };
+        let (shown, history, model) = (present.clone(), history.clone(), model.clone());
         let begin = move |term: Seam| {
             history.log(format!("{name} works"));
-            model.with_checker(|checker, at| checker.started(at));
+            if settings.agent_of.is_none() {
+                model.with_checker(|checker, at| checker.started(at));
+            }
             let context = Controllers::new(
                 writer.clone(),
                 term.clone(),

@@ -37,6 +37,7 @@ pub fn setup(members: usize, rate: f64) -> Setup {
         seed: 0xfa11,
         members,
         spares: 0,
+        pull: 0,
         nodes: 1,
         zones: 0,
         elected: false,

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -10,8 +11,10 @@ use std::{
 use anyhow::{Context as _, ensure};
 use ironclad_admission as admission;
 use ironclad_api::{
+    agents::agent_rights,
     cluster::{Cluster, ClusterSpec, SyncMode},
     crds::crds,
+    names, namespaces,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
 use ironclad_controllers::{Controllers, Settings};
@@ -25,11 +28,12 @@ use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use ironclad_simcluster::{Member, MemberOptions, Shape};
 use ironclad_store::{Commit, Engine, MemoryBackend, Options as StoreOptions};
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Client, ResourceExt as _,
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
 };
-use kube::{Client, api::PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
@@ -64,6 +68,8 @@ pub struct Setup {
     pub seed: u64,
     pub members: usize,
     pub spares: usize,
+    /// Number of members in pull mode, the last ones; each has an agent.
+    pub pull: usize,
     pub nodes: u32,
     /// Number of zones that members are in, by turns; 0 for none.
     pub zones: usize,
@@ -79,6 +85,7 @@ impl From<WorldOptions> for Setup {
             seed: options.seed,
             members: options.members,
             spares: 0,
+            pull: 0,
             nodes: Shape::default().nodes,
             zones: 0,
             elected: false,
@@ -107,7 +114,10 @@ pub struct World {
     seam: Seam,
     plane: Arc<Server>,
     member_clocks: BTreeMap<String, Clock>,
-    slots: [Slot; 2],
+    /// The controllers, their standby, and agents.
+    slots: Vec<Slot>,
+    /// Members in pull mode.
+    pulled: Vec<String>,
     lead: Lead,
     zones: usize,
     checked: u64,
@@ -162,11 +172,20 @@ impl World {
             members.insert(name, Arc::new(member));
         }
         if setup.elected {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
-            let namespaces: Api<Namespace> = Api::all(admin.clone());
-            namespaces.create(&PostParams::default(), &serde_json::from_value(namespace)?).await?;
+            create(&admin, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}}))
+                .await?;
         }
-        let slots = [Slot::new("controllers", &clock), Slot::new("standby", &clock)];
+        let pulled: Vec<String> = (0..setup.members).rev().take(setup.pull).map(Self::name_of).collect();
+        let mut slots = vec![Slot::new("controllers", &clock), Slot::new("standby", &clock)];
+        slots.extend(pulled.iter().map(|member| Slot::agent(member, &clock)));
+        for member in &pulled {
+            let spaces = [namespaces::CLUSTER.to_owned(), names::execution_namespace(member)];
+            let spaces =
+                spaces.map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+            for object in spaces.into_iter().chain(agent_rights(member)) {
+                create(&admin, object).await?;
+            }
+        }
         let world = Self {
             history,
             faults: slots[0].faults.clone(),
@@ -177,6 +196,7 @@ impl World {
             seam,
             plane,
             slots,
+            pulled,
             lead: if setup.elected { Lead::Elected } else { Lead::Alone },
             zones: setup.zones,
             checked: 0,
@@ -191,7 +211,11 @@ impl World {
         let mut cluster = Cluster::new(
             name,
             ClusterSpec {
-                sync_mode: SyncMode::Push,
+                sync_mode: if self.pulled.iter().any(|pulled| pulled == name) {
+                    SyncMode::Pull
+                } else {
+                    SyncMode::Push
+                },
                 api_endpoint: format!("https://{name}.simulated:6443"),
                 ..ClusterSpec::default()
             },
@@ -280,8 +304,18 @@ impl World {
         self.slots[0].context()
     }
 
+    /// Starts the controllers, and the agents of members in pull mode.
     pub async fn start_controllers(&mut self) {
         self.start_process(0);
+        for process in self.agents() {
+            self.start_process(process);
+        }
+    }
+
+    /// The processes that are agents.
+    #[must_use]
+    pub fn agents(&self) -> Range<usize> {
+        2..self.slots.len()
     }
 
     pub fn start_process(&mut self, process: usize) {
@@ -456,6 +490,21 @@ fn admission(settings: &Settings) -> Arc<InProcessAdmission> {
         check_script: Some(Arc::new(|operation, text| check_script(&Host::at(0), operation, text))),
         ..admission::Config::default()
     }))
+}
+
+/// Creates an object, unless it is there.
+async fn create(client: &Client, object: Value) -> anyhow::Result<()> {
+    let object: DynamicObject = serde_json::from_value(object)?;
+    let types = object.types.as_ref().context("an object has a kind")?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types)?);
+    let api: kube::Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => kube::Api::namespaced_with(client.clone(), namespace, &resource),
+        None => kube::Api::all_with(client.clone(), &resource),
+    };
+    match api.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        made => made.map(drop).with_context(|| format!("creating {}", object.name_any())),
+    }
 }
 
 fn client_of(server: &Arc<Server>) -> Client {

@@ -64,6 +64,7 @@ mod propagation_sim;
 mod propagation_up;
 mod proxied_members;
 mod proxy_up;
+mod pull_sim;
 mod real_env;
 mod settings_real;
 mod shown;

@@ -1,0 +1,5 @@
+//! Bootstrap tokens, with which members are registered in pull mode (specification/operations.md 2.6).
+
+mod bearer;
+
+pub use bearer::{BootstrapToken, ID_LENGTH, NoRandomness, NoToken, SECRET_LENGTH, id_of};

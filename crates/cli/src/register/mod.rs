@@ -6,8 +6,13 @@
 //! of the agent when it approves the certificate.
 
 mod certificate;
+pub mod command;
 mod credentials;
 mod discovery;
+mod identity;
+mod member;
+mod objects;
+pub(crate) mod ownership;
 pub mod pins;
 
 use crate::join;
@@ -17,6 +22,8 @@ pub use certificate::{
 };
 pub use credentials::{Bootstrap, KUBECONFIG_CLUSTER, credentials, kubeconfig};
 pub use discovery::address;
+pub use member::{install, rolled_out};
+pub use objects::{ACCOUNT, AGENT, Agent, SECRET, objects};
 
 /// Name that no cluster may have: with it, an agent would be the user that makes rights.
 const RESERVED: &str = "rbac-generator";
@@ -136,9 +143,97 @@ pub enum RegisterError {
         /// Last state.
         last: String,
     },
+    /// Objects of somebody else are in the way in the member.
+    #[error(
+        "cluster {cluster} was not registered\n  because the member has {findings}\n  \
+         try: `ironclad unregister` of that cluster first; or another namespace than {namespace}, with --namespace"
+    )]
+    InTheWay {
+        /// Name of the cluster.
+        cluster: String,
+        /// Namespace of the agent.
+        namespace: String,
+        /// The objects.
+        findings: String,
+    },
+    /// The member has no namespace kube-system to be identified by.
+    #[error(
+        "cluster {cluster} was not registered\n  because the member has no namespace kube-system, whose uid identifies it"
+    )]
+    NoIdentity {
+        /// Name of the cluster.
+        cluster: String,
+    },
+    /// The name is taken by another cluster.
+    #[error(
+        "cluster {cluster} was not registered\n  because a cluster of that name with another identity ({id}, not {own}) is \
+         registered already\n  try: another name with --cluster-name, or first `ironclad unregister {cluster}`"
+    )]
+    NameTaken {
+        /// Name of the cluster.
+        cluster: String,
+        /// The identity of the cluster that has it.
+        id: String,
+        /// The identity of the member.
+        own: String,
+    },
+    /// The cluster is joined in push mode.
+    #[error(
+        "cluster {cluster} was not registered\n  because it is joined in push mode, and the mode can't change\n  \
+         try: `ironclad unjoin {cluster}` first"
+    )]
+    Push {
+        /// Name of the cluster.
+        cluster: String,
+    },
+    /// The member is the control plane.
+    #[error(
+        "cluster {cluster} was not registered\n  because the member is the control plane itself (namespace kube-system has \
+         uid {id} in both)\n  try: --kubeconfig FILE of the member, or --context NAME"
+    )]
+    Itself {
+        /// Name of the cluster.
+        cluster: String,
+        /// The identity of both.
+        id: String,
+    },
+    /// The agent's Pods are not ready.
+    #[error(
+        "timed out after {seconds} s waiting for the agent of cluster {cluster}\n  because {why}\n  \
+         try: kubectl -n {namespace} describe pods -l app=karmada-agent, with the member's kubeconfig; nodes need image \
+         {image}, or another one with --karmada-agent-image"
+    )]
+    NotRolledOut {
+        /// Name of the cluster.
+        cluster: String,
+        /// Namespace of the agent.
+        namespace: String,
+        /// Its image.
+        image: String,
+        /// Timeout.
+        seconds: u64,
+        /// Missing part.
+        why: String,
+    },
+    /// The member refused or did not answer.
+    #[error(
+        "cluster {cluster} was not registered: {doing} in the member\n  try: --kubeconfig FILE of an administrator of the member; the same again completes it"
+    )]
+    Member {
+        /// Name of the cluster.
+        cluster: String,
+        /// The attempted operation.
+        doing: String,
+        /// The server's answer.
+        source: Box<kube::Error>,
+    },
 }
 
 impl RegisterError {
+    fn member(cluster: &str, doing: String, source: kube::Error) -> Self {
+        Self::Member { cluster: cluster.to_owned(), doing, source: Box::new(source) }
+    }
+
     fn requesting(cluster: &str, source: kube::Error) -> Self {
         let remedy = match &source {
             kube::Error::Api(status) if status.code == 401 => {

@@ -50,6 +50,7 @@ pub mod token;
 pub mod top;
 pub mod tree;
 pub mod unjoin;
+pub mod unregister;
 pub mod version;
 pub mod warnings;
 pub mod why;

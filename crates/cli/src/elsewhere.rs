@@ -1,9 +1,7 @@
 //! Verbs of karmadactl that this program does not have, each with what to use instead.
 
 /// Verbs, with advice for each. The page about migration has the same table.
-pub const ELSEWHERE: [(&[&str], &str); 6] = [
-    (&["register", "token"], "ironclad join CLUSTER --cluster-kubeconfig FILE: there is no agent yet"),
-    (&["unregister"], "ironclad unjoin CLUSTER: there is no agent yet"),
+pub const ELSEWHERE: [(&[&str], &str); 4] = [
     (&["init"], "ironclad up, or ironclad crds --install and ironclad run with a kube-apiserver of your own"),
     (
         &["deinit"],

@@ -13,7 +13,7 @@ use crate::Ironclad;
 const LOCAL: [&str; 7] = ["up", "run", "estimator", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 55] = [
+const ARGUMENTS: [(&str, &str); 60] = [
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),
@@ -32,6 +32,10 @@ const ARGUMENTS: [(&str, &str); 55] = [
     ("plan priority-class", "critical"),
     ("plan rate", "5"),
     ("plan taint", "member1 key:NoExecute"),
+    (
+        "register",
+        "127.0.0.1:1 --token abcdef.0123456789abcdef --discovery-token-unsafe-skip-ca-verification --cluster-name member9",
+    ),
     ("sim add", "member9"),
     ("sim down", "member1"),
     ("sim flap", "member1"),
@@ -43,12 +47,16 @@ const ARGUMENTS: [(&str, &str); 55] = [
     ("sim nodes", "member1 --count 2"),
     ("sim up", "member1"),
     ("taint", "clusters member1 key=value:NoSchedule"),
+    ("token create", "--cluster-name member9"),
+    ("token delete", "abcdef"),
+    ("token list", ""),
     ("top cluster", ""),
     ("top node", ""),
     ("top pod", ""),
     ("tree", "configmap/web"),
     ("uncordon", "member1"),
     ("unjoin", "member1 --yes"),
+    ("unregister", "member1 --yes --cluster-kubeconfig MEMBER"),
     ("why", "configmap/web"),
     ("kubeconfig", "member1"),
     ("promote", "configmap web -C member1"),

@@ -32,7 +32,7 @@ use ironclad_cli::{
     asked, completion,
     cordon::{self, Cordon},
     crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    promote, report, sim, switches, taint, top, tree, unjoin, version, warnings, why,
+    promote, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -66,6 +66,9 @@ enum Verb {
     Agent(Box<agent::AgentArgs>),
     Join(Box<join::command::Command>),
     Unjoin(Box<unjoin::command::Command>),
+    Token(Box<token::command::Command>),
+    Register(Box<register::command::Command>),
+    Unregister(Box<unregister::command::Command>),
     Taint(Box<taint::command::Command>),
     Cordon(Box<cordon::command::CordonCommand>),
     Uncordon(Box<cordon::command::UncordonCommand>),
@@ -238,6 +241,9 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Join(command) => join::command::run(&command, &clock).await,
             Verb::Drain(command) => drain::command::run(&command, &clock).await,
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
+            Verb::Token(command) => token::command::run(&command, &clock).await,
+            Verb::Register(command) => register::command::run(&command, &clock).await,
+            Verb::Unregister(command) => unregister::command::run(&command, &clock).await,
             Verb::Taint(command) => taint::command::run(&command, &clock).await,
             Verb::Cordon(command) => cordon::command::run(&command.which, Cordon::Close).await,
             Verb::Uncordon(command) => cordon::command::run(&command.which, Cordon::Open).await,

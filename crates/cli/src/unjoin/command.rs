@@ -1,12 +1,11 @@
 //! `ironclad unjoin`.
 
-use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use ironclad_api::names::member_service_account;
-use ironclad_planning::unjoin::Impact;
 use ironclad_seam::Clock;
 
-use super::{Cleaned, Joined, OnTimeout, Workloads, clean, clean_plane, find, remove};
+use super::{Cleaned, Consent, Joined, OnTimeout, Workloads, clean, clean_plane, find, remove};
 use crate::{
     connect::{self, Plane},
     drain,
@@ -71,6 +70,17 @@ pub struct Command {
 }
 
 impl Command {
+    fn consent(&self) -> Consent<'_> {
+        Consent {
+            cluster: &self.cluster,
+            verb: "unjoin",
+            done: "unjoined",
+            yes: self.yes,
+            // Workloads that are kept need not be moved first.
+            may_lose: self.no_drain || self.force || self.keep_workloads,
+        }
+    }
+
     fn joined<'a>(&'a self, plane: &'a str, confirmed: bool) -> Joined<'a> {
         let mode = self.dry_run.mode().unwrap_or(Mode::DryRun);
         Joined { cluster: &self.cluster, plane, namespace: &self.cluster_namespace, confirmed, mode }
@@ -130,7 +140,7 @@ pub async fn whole(
     if command.dry_run != DryRun::None {
         let drained = if command.drain { " once it is drained; see: ironclad drain --dry-run" } else { "" };
         if !command.drain {
-            refuse(command, impact, "would not be unjoined")?;
+            command.consent().refuse(impact, "would not be")?;
         }
         if command.dry_run == DryRun::Server {
             super::would_remove(plane, &cluster, workloads).await?;
@@ -141,14 +151,14 @@ pub async fn whole(
         return Ok(format!("cluster({name}) would be unjoined{}{drained}\n", command.dry_run.suffix()));
     }
     if !command.drain {
-        refuse(command, impact, "was not unjoined")?;
+        command.consent().refuse(impact, "was not")?;
     }
-    confirm(command)?;
+    command.consent().confirm()?;
     if command.drain {
         let options = drain::Options::new(name);
         let drained = drain::command::whole(plane, clock, &options, true, Duration::ZERO, &mut report).await;
-        drained.map_err(|error| not_drained(name, error))?;
-        refuse(command, super::impact(plane, name).await?, "was not unjoined")?;
+        drained.map_err(|error| command.consent().not_drained(error))?;
+        command.consent().refuse(super::impact(plane, name).await?, "was not")?;
     }
     let on_timeout = if command.force { OnTimeout::RemoveFinalizers } else { OnTimeout::Report };
     remove(plane, clock, &cluster, workloads, command.wait, on_timeout, &mut report).await?;
@@ -212,7 +222,7 @@ async fn leftovers(
         }
         return Ok(format!("what is left of cluster({name}) would be removed{}\n", command.dry_run.suffix()));
     }
-    confirm(command)?;
+    command.consent().confirm()?;
     let cleaned = clean(member, &joined).await?;
     left_in_member(&cleaned, &mut report);
     let in_plane = clean_plane(plane, name, &command.cluster_namespace).await?;
@@ -222,7 +232,8 @@ async fn leftovers(
     Ok(format!("cluster({name}) did not exist any more, what was left of it is removed\n"))
 }
 
-async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {
+/// A client of the member that leaves: by the context that is named, else the only one, else that of the cluster's name.
+pub(crate) async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {
     let kubeconfig = connect::read(Some(file))?;
     // The current context is not used: in a file of several clusters it may be any of them.
     let context = match (context, kubeconfig.contexts.as_slice()) {
@@ -235,7 +246,7 @@ async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow:
 
 /// State of the connection to the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+pub(crate) enum Reach {
     /// Condition Ready is true.
     Ready,
     /// It is not: objects in the member can't be deleted.
@@ -243,52 +254,10 @@ enum Reach {
 }
 
 /// Announces what happens to the objects in the member, before the confirmation.
-fn kept(workloads: Workloads, reach: Reach) -> &'static str {
+pub(crate) fn kept(workloads: Workloads, reach: Reach) -> &'static str {
     match (workloads, reach) {
         (Workloads::Keep, _) => "; its workloads stay there, unmanaged",
         (Workloads::Remove, Reach::Ready) => "; its workloads are removed from it",
         (Workloads::Remove, Reach::NotReady) => "; it is not ready: its workloads run on there, if it runs at all",
-    }
-}
-
-/// The error of a drain, with flags that `unjoin` has.
-fn not_drained(name: &str, error: drain::DrainError) -> anyhow::Error {
-    let drain::DrainError::Refused { stuck, total, .. } = error else { return error.into() };
-    anyhow::anyhow!(
-        "cluster {name} was not unjoined, only cordoned\n  because {stuck} of {total} bindings can't be moved\n  \
-         try: ironclad drain {name} --status, which names them; ironclad drain {name} --force, which evicts them \
-         anyway; then ironclad unjoin {name}"
-    )
-}
-
-fn refuse(command: &Command, impact: Impact, what: &str) -> anyhow::Result<()> {
-    // Workloads that are kept need not be moved first.
-    if !impact.is_targeted() || command.no_drain || command.force || command.keep_workloads {
-        return Ok(());
-    }
-    anyhow::bail!(
-        "cluster {name} {what}\n  because {held_by}\n  \
-         try: ironclad drain {name}, or ironclad unjoin {name} --drain\n  \
-         try: --no-drain, if their replicas there may be lost at once; --keep-workloads, to keep them there unmanaged",
-        name = command.cluster,
-        held_by = impact.held_by()
-    )
-}
-
-fn confirm(command: &Command) -> anyhow::Result<()> {
-    if command.yes {
-        return Ok(());
-    }
-    let name = &command.cluster;
-    if !std::io::stdin().is_terminal() {
-        return Err(Misused(format!(
-            "cluster {name} was not unjoined\n  because there is no terminal to confirm on\n  try: --yes"
-        ))
-        .into());
-    }
-    if print::confirm(&format!("unjoin cluster {name}?"))? {
-        Ok(())
-    } else {
-        anyhow::bail!("cluster {name} was not unjoined\n  because it was not confirmed")
     }
 }

@@ -1,6 +1,7 @@
 //! Removal of a push member from the fleet (specification/operations.md 2.4).
 
 pub mod command;
+mod consent;
 mod force;
 mod member;
 
@@ -24,6 +25,7 @@ use serde_json::json;
 
 use crate::join;
 
+pub(crate) use consent::Consent;
 pub use member::{Cleaned, Joined, clean, clean_plane};
 
 /// Objects that are listed at a time.

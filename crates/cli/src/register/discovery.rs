@@ -156,8 +156,9 @@ fn is_signed(payload: &str, signature: &str, token: &BootstrapToken) -> bool {
     hmac::verify(&key, signed.as_bytes(), &tag).is_ok()
 }
 
-/// The certificates in the first cluster of a kubeconfig; `None` if there are none.
-fn authority(kubeconfig: &str) -> Option<String> {
+/// The certificates (PEM) of the first cluster in a kubeconfig (YAML); `None` if there are none.
+#[must_use]
+pub fn authority(kubeconfig: &str) -> Option<String> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).ok()?;
     let cluster = kubeconfig.clusters.into_iter().next()?.cluster?;
     let pem = BASE64_STANDARD.decode(cluster.certificate_authority_data?).ok()?;

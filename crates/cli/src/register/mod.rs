@@ -14,6 +14,7 @@ mod member;
 mod objects;
 pub(crate) mod ownership;
 pub mod pins;
+mod renewal;
 
 use crate::join;
 
@@ -21,9 +22,10 @@ pub use certificate::{
     CertificateRequest, EXPIRATION_SECONDS, EXPIRATION_SECONDS_MIN, PrivateKey, certificate_request,
 };
 pub use credentials::{Bootstrap, KUBECONFIG_CLUSTER, credentials, kubeconfig};
-pub use discovery::address;
+pub use discovery::{address, authority};
 pub use member::{install, rolled_out};
 pub use objects::{ACCOUNT, AGENT, Agent, SECRET, objects};
+pub use renewal::Life;
 
 /// Name that no cluster may have: with it, an agent would be the user that makes rights.
 const RESERVED: &str = "rbac-generator";

@@ -8,7 +8,7 @@ use ironclad_runtime::Api;
 use ironclad_testkit::sim::{Setup, World, WorldOptions};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
-    Client, ResourceExt as _,
+    Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};

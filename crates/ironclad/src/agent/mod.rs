@@ -1,5 +1,7 @@
 //! `ironclad agent`: one member's side of pull mode, which connects to the control plane.
 
+mod credentials;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
@@ -13,6 +15,7 @@ use ironclad_cli::{
     print,
     proxied::{self, Front},
     report::Misused,
+    token::BootstrapToken,
 };
 use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Settings};
 use ironclad_extension::{TunnelledMember, hold_tunnel};
@@ -32,6 +35,7 @@ use kube::{
     Client, Config,
     api::{ListParams, PostParams},
 };
+use parking_lot::Mutex;
 
 use crate::{
     announce::announce,
@@ -55,23 +59,43 @@ const RETRY: Duration = Duration::from_secs(5);
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "Examples:
   ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig   (in a Pod of the member)
-  ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
+  ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig --cluster-kubeconfig member1.kubeconfig
+  ironclad agent --cluster-name member1 --karmada-kubeconfig agent.kubeconfig --cluster-kubeconfig member1.kubeconfig \\
+      --register plane.example.com:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:HEX")]
 pub(crate) struct AgentArgs {
     /// Name of the Cluster
     #[arg(long, env = "IRONCLAD_CLUSTER_NAME", value_name = "NAME")]
     cluster_name: String,
-    /// Kubeconfig of the control plane, with the certificate of this agent
+    /// Kubeconfig of the control plane, with the certificate of this agent; --register writes it, and so do renewals
     #[arg(long, env = "IRONCLAD_KARMADA_KUBECONFIG", value_name = "FILE")]
     karmada_kubeconfig: PathBuf,
     /// Context in that kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     karmada_context: Option<String>,
+    /// Get that kubeconfig from the control plane at this address first, unless it is there
+    #[arg(long, value_name = "HOST:PORT", requires = "token")]
+    register: Option<String>,
+    /// Bootstrap token for --register
+    #[arg(long, value_name = "TOKEN", env = "IRONCLAD_BOOTSTRAP_TOKEN", hide_env_values = true)]
+    token: Option<BootstrapToken>,
+    /// Hashes of public keys, one of which the control plane's certificate has to have, for --register
+    #[arg(long, value_delimiter = ',', value_name = "sha256:HEX")]
+    discovery_token_ca_cert_hash: Vec<String>,
+    /// Believe the control plane without such a hash: whoever has the token may be taken for it
+    #[arg(long)]
+    discovery_token_unsafe_skip_ca_verification: bool,
+    /// Timeout of each step of --register
+    #[arg(long, default_value_t = Period(Duration::from_secs(300)), value_name = "DURATION")]
+    discovery_timeout: Period,
     /// Kubeconfig of the member [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account]
     #[arg(long, alias = "kubeconfig", value_name = "FILE")]
     cluster_kubeconfig: Option<PathBuf>,
     /// Context in that kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     cluster_context: Option<String>,
+    /// Accepted for command lines of `ironclad register`: credentials are not reported to the control plane
+    #[arg(long, hide = true, value_name = "NAME")]
+    cluster_namespace: Option<String>,
     /// Address of the member's API server for others
     #[arg(
         long,
@@ -183,91 +207,142 @@ impl Connector for OneMember {
     }
 }
 
-/// Serves the member until SIGTERM or ctrl-c.
+/// Serves the member until SIGTERM or ctrl-c. With new credentials it begins anew, without an end of the process.
 ///
 /// # Errors
 /// A kubeconfig can't be used, or the control plane does not accept this member under this name.
 pub(crate) async fn run(args: AgentArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
     let seam = Seam::system("agent");
-    let electors = tokio::select! {
+    let agent = tokio::select! {
         biased;
-        () = stop.received() => None,
-        started = start(args, &seam) => Some(started?),
+        () = stop.received() => return Ok(()),
+        agent = Agent::new(args, &seam) => agent?,
     };
-    if electors.is_some() {
-        stop.received().await;
-    }
-    print::note("stopping");
-    let end = async {
-        seam.tasks.stop();
-        seam.tasks.kill();
-        if let Some(electors) = electors {
-            electors.release().await;
+    loop {
+        let session = seam.child("session");
+        let renewed = tokio::select! {
+            biased;
+            () = stop.received() => false,
+            ended = agent.serve(&session) => {
+                ended?;
+                true
+            }
+        };
+        session.tasks.stop();
+        session.tasks.kill();
+        let electors = agent.electors.lock().take();
+        let release = async {
+            if let Some(electors) = electors {
+                electors.release().await;
+            }
+        };
+        if !renewed {
+            print::note("stopping");
+            seam.tasks.stop();
+            seam.tasks.kill();
+            stop.during(release).await;
+            return Ok(());
         }
-    };
-    stop.during(end).await;
-    Ok(())
+        release.await;
+        print::note("beginning anew with the credentials that were renewed");
+    }
 }
 
-async fn start(args: AgentArgs, seam: &Seam) -> anyhow::Result<Electors> {
-    let mut settings = args.settings()?;
-    settings.running_scripts = scripts::default_directory().and_then(|dir| scripts::open(&dir, &seam.clock));
-    let (to_plane, to_member) =
-        (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
-    let plane = client_from_kubeconfig(args.plane().await?, to_plane.clone())?;
-    let of_member = args.member().await?;
-    let member = client_from_kubeconfig(of_member.clone(), to_member.clone())?;
-    let id = uid(&member).await.context("reading namespace kube-system of the member")?;
-    let registration = args.registration(id);
-    loop {
-        match register(&plane, &registration).await {
-            Ok(()) => break,
-            Err(error) if error.downcast_ref::<kube::Error>().is_some_and(is_passing) => {
-                print::note(&format!("waiting for the control plane: {error:#}"));
-                seam.clock.sleep(RETRY).await;
-            }
-            Err(error) => return Err(error),
-        }
+/// The process of an agent.
+struct Agent {
+    args: AgentArgs,
+    settings: Settings,
+    to_plane: Arc<Traffic>,
+    of_member: Config,
+    member: Client,
+    present: Present<Controllers>,
+    /// The election with the present credentials.
+    electors: Arc<Mutex<Option<Electors>>>,
+}
+
+impl Agent {
+    async fn new(args: AgentArgs, seam: &Seam) -> anyhow::Result<Self> {
+        let mut settings = args.settings()?;
+        settings.running_scripts = scripts::default_directory().and_then(|dir| scripts::open(&dir, &seam.clock));
+        let (to_plane, to_member) =
+            (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
+        let of_member = args.member().await?;
+        let member = client_from_kubeconfig(of_member.clone(), to_member.clone())?;
+        let (present, electors): (Present<Controllers>, Arc<Mutex<Option<Electors>>>) = Default::default();
+        let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
+        Ops::new(
+            move || measured.lock().as_ref().map(|controllers| controllers.registry()),
+            vec![("plane", to_plane.clone()), ("members", to_member)],
+            Vec::new(),
+            move || match &*elected.lock() {
+                Some(electors) => checks(electors, &checked),
+                None => vec![("control plane", Err("not registered there yet".to_owned()))],
+            },
+        )
+        .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
+        .await?;
+        memory::start(seam);
+        Ok(Self { args, settings, to_plane, of_member, member, present, electors })
     }
-    let options = LeaderOptions {
-        namespace: namespaces::CLUSTER.to_owned(),
-        name: format!("karmada-agent-{}", args.cluster_name),
-        ..LeaderOptions::new(&format!("{}_{}", host(), seam.rng.uuid()))
-    };
-    let electors = Electors::of(Elector::new(plane.clone(), seam.clone(), options));
-    if !args.no_tunnel {
-        let of_tunnel = seam.child("tunnel");
-        let behind = TunnelledMember::new(of_member, member.clone(), &of_tunnel);
+
+    /// Serves the member with the credentials that there are, until there are others.
+    async fn serve(&self, session: &Seam) -> anyhow::Result<()> {
+        let args = &self.args;
+        credentials::ensure(args, &session.clock).await?;
+        let used = std::fs::read_to_string(&args.karmada_kubeconfig).unwrap_or_default();
+        let plane = client_from_kubeconfig(args.plane().await?, self.to_plane.clone())?;
+        let id = uid(&self.member).await.context("reading namespace kube-system of the member")?;
+        let registration = args.registration(id);
+        loop {
+            match register(&plane, &registration).await {
+                Ok(()) => break,
+                Err(error) if error.downcast_ref::<kube::Error>().is_some_and(is_passing) => {
+                    print::note(&format!("waiting for the control plane: {error:#}"));
+                    session.clock.sleep(RETRY).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let electors = self.electors(&plane, session);
+        *self.electors.lock() = Some(electors.clone());
+        if !args.no_tunnel {
+            self.open_tunnel(&plane, session)?;
+        }
+        let connections = Connections::new(Arc::new(OneMember(self.member.clone())), Scope::All);
+        let fence = electors.main.fence();
+        let (writer, members) = (fenced(plane, fence.clone()), connections.fenced(Some(fence)));
+        let (present, settings, name) = (self.present.clone(), self.settings.clone(), args.cluster_name.clone());
+        electors.start(&session.child("leader"), move |term| {
+            let (writer, members, settings) = (writer.clone(), members.clone(), settings.clone());
+            let controllers = Controllers::new(writer, term.clone(), members, Arc::new(NetworkBackends), settings);
+            let name = name.clone();
+            Work::begin(&present, controllers, &term, move || announce(&format!("ready: the agent of {name} runs")))
+        });
+        credentials::changed(args, &used, &self.member, &session.clock).await;
+        Ok(())
+    }
+
+    fn electors(&self, plane: &Client, session: &Seam) -> Electors {
+        let options = LeaderOptions {
+            namespace: namespaces::CLUSTER.to_owned(),
+            name: format!("karmada-agent-{}", self.args.cluster_name),
+            ..LeaderOptions::new(&format!("{}_{}", host(), session.rng.uuid()))
+        };
+        Electors::of(Elector::new(plane.clone(), session.clone(), options))
+    }
+
+    fn open_tunnel(&self, plane: &Client, session: &Seam) -> anyhow::Result<()> {
+        let of_tunnel = session.child("tunnel");
+        let behind = TunnelledMember::new(self.of_member.clone(), self.member.clone(), &of_tunnel);
         let behind = behind.map_err(|why| anyhow::anyhow!("the kubeconfig of the member can't be used: {why}"))?;
-        let (plane, args) = (plane.clone(), args.clone());
-        seam.tasks.spawn("tunnel", async move {
+        let (plane, args) = (plane.clone(), self.args.clone());
+        session.tasks.spawn("tunnel", async move {
             let end = async || args.tunnel_end(&plane).await;
             hold_tunnel(end, behind, &args.cluster_name, &of_tunnel).await;
         });
+        Ok(())
     }
-    let connections = Connections::new(Arc::new(OneMember(member)), Scope::All);
-    let fence = electors.main.fence();
-    let (writer, members) = (fenced(plane, fence.clone()), connections.fenced(Some(fence)));
-    let present: Present<Controllers> = Arc::default();
-    let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
-    Ops::new(
-        move || measured.lock().as_ref().map(|controllers| controllers.registry()),
-        vec![("plane", to_plane), ("members", to_member)],
-        vec![electors.collector()],
-        move || checks(&elected, &checked),
-    )
-    .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
-    .await?;
-    memory::start(seam);
-    let name = args.cluster_name.clone();
-    electors.start(&seam.child("leader"), move |term| {
-        let (writer, members, settings) = (writer.clone(), members.clone(), settings.clone());
-        let controllers = Controllers::new(writer, term.clone(), members, Arc::new(NetworkBackends), settings);
-        let name = name.clone();
-        Work::begin(&present, controllers, &term, move || announce(&format!("ready: the agent of {name} runs")))
-    });
-    Ok(electors)
 }
 
 /// True if an attempt may succeed later: the control plane is not there, or has not made the rights of this agent yet.

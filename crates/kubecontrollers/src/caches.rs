@@ -19,7 +19,7 @@ use k8s_openapi::api::{
 use kube::{Client, Resource, core::PartialObjectMeta};
 
 use crate::{
-    bootstrap::{self, CLUSTER_INFO, INFO_NAMESPACE, TOKEN_NAMESPACE},
+    bootstrap::names::{self, CLUSTER_INFO, INFO_NAMESPACE, TOKEN_NAMESPACE},
     namespace::{DEFAULT_SERVICE_ACCOUNT, ROOT_CA},
     owner::{BY_CONTROLLER, ORPHANS, index_by_controller, index_orphans},
     pods::node_of,
@@ -92,7 +92,7 @@ pub(crate) static TOKEN_SECRETS: CacheSpec<Secret> = some("secrets", || with_fie
 pub(crate) static BOOTSTRAP_TOKENS: CacheSpec<Secret> = CacheSpec {
     name: "secrets/bootstrap-tokens",
     api: bootstrap_tokens,
-    scope: || with_field("type", bootstrap::SECRET_TYPE),
+    scope: || with_field("type", names::SECRET_TYPE),
     indexes: &[],
     transform: None,
 };

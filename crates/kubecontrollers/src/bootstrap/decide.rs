@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use ring::hmac;
 use serde_json::{Value, json};
 
-/// Type of the Secrets of bootstrap tokens.
-pub(crate) const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
+use super::names::SECRET_TYPE;
+
 const SECRET_PREFIX: &str = "bootstrap-token-";
 const ID_LENGTH: usize = 6;
 /// Key of the ConfigMap whose text is signed.

@@ -2,24 +2,20 @@
 //! end (specification/operations.md 10.4).
 
 mod decide;
+pub(crate) mod names;
 
 use ironclad_runtime::{Api, Failure, Key, Next, Queue, Writer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-pub(crate) use self::decide::SECRET_TYPE;
-use self::decide::{Plan, ends_at, signatures};
+use self::{
+    decide::{Plan, ends_at, signatures},
+    names::{CLUSTER_INFO, INFO_NAMESPACE},
+};
 use crate::{
     Cluster,
     caches::{BOOTSTRAP_TOKENS, CLUSTER_INFOS},
     workload::next,
 };
-
-/// Namespace of the Secrets of bootstrap tokens.
-pub(crate) const TOKEN_NAMESPACE: &str = "kube-system";
-/// Namespace of the ConfigMap [`CLUSTER_INFO`].
-pub(crate) const INFO_NAMESPACE: &str = "kube-public";
-/// Name of the ConfigMap with the address and the certificate of the cluster.
-pub(crate) const CLUSTER_INFO: &str = "cluster-info";
 
 const WORKERS: usize = 1;
 

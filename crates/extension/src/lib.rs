@@ -1,10 +1,11 @@
 //! Extensions of an API server: admission, in-process for the embedded server and as webhooks for a kube-apiserver; the
 //! metrics of all members and the leader's in-memory state, likewise as API groups; the proxy to members; the clients
-//! of users' webhooks and aggregated API servers.
+//! of users' webhooks and aggregated API servers; the objects by which members are registered.
 //!
 //! The rules themselves are pure functions of the core crates. This crate performs their look-ups and serves them.
 
 pub mod admission;
+pub mod agents;
 mod aggregated;
 pub mod explain;
 mod forward;

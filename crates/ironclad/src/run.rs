@@ -9,17 +9,18 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
-use ironclad_cli::{connect, print};
+use ironclad_cli::{connect, join::Address, print};
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
     Registration,
     admission::{WebhookOptions, serve_webhooks},
+    agents::{self, ClusterInfo, Published},
     explain::{Explain, Leads, serve_explain},
     metrics::serve_metrics,
     proxy::serve_proxy,
 };
 use ironclad_members::{Connections, NetworkConnector};
-use ironclad_runtime::{Api, Scope, Traffic, Tunnels, client_from_kubeconfig};
+use ironclad_runtime::{Api, Failure, Scope, Traffic, Tunnels, client_from_kubeconfig};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Client, api::ListParams, discovery};
@@ -145,9 +146,11 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let kubeconfig = connect::read(args.kubeconfig.as_ref())?;
     let config = connect::config(kubeconfig, args.context.as_deref(), "control plane").await?;
     let server = config.cluster_url.to_string();
+    let address = Address::from(&config);
     let client = client_from_kubeconfig(config, plane.clone())?;
     wait_for_crds(&client, &server, &seam.clock).await?;
     warn_of_started_templates(&client).await;
+    prepare_registration(&client, &address).await?;
     if let Some(webhooks) = webhooks {
         // Every replica serves webhooks, leader or not; the leader's own writes are exempt.
         let listener = tokio::net::TcpListener::bind(webhooks.bind).await.with_context(|| {
@@ -288,6 +291,31 @@ async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes what the registration of members with bootstrap tokens needs. Without the rights to make it, the controllers
+/// run nevertheless.
+async fn prepare_registration(client: &Client, address: &Address) -> anyhow::Result<()> {
+    let prepare = async || {
+        agents::install_rights(client).await?;
+        if address.ca_bundle.is_empty() {
+            // Members compare the certificates with what they were told of them.
+            return Ok(());
+        }
+        let info = ClusterInfo { server: &address.endpoint, certificates: &address.ca_bundle };
+        agents::publish(client, info, Published::Keep).await
+    };
+    match prepare().await {
+        Err(Failure::Denied(why)) => {
+            tracing::warn!(
+                %why,
+                "members can't be registered with bootstrap tokens: their rights and ConfigMap kube-public/cluster-info \
+                 were not made"
+            );
+            Ok(())
+        }
+        done => done.context("preparing the registration of members with bootstrap tokens"),
+    }
 }
 
 /// Warns if a kube-controller-manager beside the control plane starts templates (specification/operations.md 2.16).

@@ -19,6 +19,7 @@ use k8s_openapi::api::{
 use kube::{Client, Resource, core::PartialObjectMeta};
 
 use crate::{
+    bootstrap::names::{self, CLUSTER_INFO, INFO_NAMESPACE, TOKEN_NAMESPACE},
     namespace::{DEFAULT_SERVICE_ACCOUNT, ROOT_CA},
     owner::{BY_CONTROLLER, ORPHANS, index_by_controller, index_orphans},
     pods::node_of,
@@ -63,6 +64,14 @@ fn everywhere<K: Resource<DynamicType = ()>>(client: &Client, _: &Scope) -> Api<
     Api::all(client.clone())
 }
 
+fn bootstrap_tokens(client: &Client, _: &Scope) -> Api<Secret> {
+    Api::namespaced(client.clone(), TOKEN_NAMESPACE)
+}
+
+fn cluster_infos(client: &Client, _: &Scope) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), INFO_NAMESPACE)
+}
+
 fn with_field(name: &str, value: &str) -> WatchScope {
     WatchScope { fields: Some(format!("{name}={value}")), labels: None }
 }
@@ -79,6 +88,22 @@ pub(crate) static SERVICE_ACCOUNTS: CacheSpec<ServiceAccount> =
     some("serviceaccounts", |_| with_field("metadata.name", DEFAULT_SERVICE_ACCOUNT));
 pub(crate) static ROOT_CAS: CacheSpec<ConfigMap> = some("configmaps", |_| with_field("metadata.name", ROOT_CA));
 pub(crate) static TOKEN_SECRETS: CacheSpec<Secret> = some("secrets", |_| with_field("type", SECRET_TYPE));
+/// Secrets of bootstrap tokens.
+pub(crate) static BOOTSTRAP_TOKENS: CacheSpec<Secret> = CacheSpec {
+    name: "secrets/bootstrap-tokens",
+    api: bootstrap_tokens,
+    scope: |_| with_field("type", names::SECRET_TYPE),
+    indexes: &[],
+    transform: None,
+};
+/// The ConfigMap `kube-public/cluster-info`.
+pub(crate) static CLUSTER_INFOS: CacheSpec<ConfigMap> = CacheSpec {
+    name: "configmaps/cluster-info",
+    api: cluster_infos,
+    scope: |_| with_field("metadata.name", CLUSTER_INFO),
+    indexes: &[],
+    transform: None,
+};
 pub(crate) static RESOURCE_QUOTAS: CacheSpec<ResourceQuota> = all("resourcequotas", &[]);
 pub(crate) static REPLICA_SETS: CacheSpec<ReplicaSet> =
     all("replicasets", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans)]);

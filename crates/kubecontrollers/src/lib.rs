@@ -5,6 +5,7 @@
 
 pub mod affinity;
 mod aggregation;
+mod bootstrap;
 mod caches;
 mod certificates;
 mod cronjob;

@@ -5,8 +5,8 @@ use std::fmt;
 pub use ironclad_hpa::options::Options as AutoscalingOptions;
 
 use crate::{
-    Cluster, Signer, aggregation, certificates, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa,
-    job, namespace, protection, replicaset, resourcequota, statefulset, token, ttl,
+    Cluster, Signer, aggregation, bootstrap, certificates, cronjob, daemonset, deployment, disruption, endpointslice,
+    gc, hpa, job, namespace, protection, replicaset, resourcequota, statefulset, token, ttl,
 };
 
 /// A built-in controller.
@@ -30,6 +30,10 @@ pub enum Controller {
     RoleAggregation,
     /// Signs requests for certificates that were approved, and removes old ones.
     CertificateSigning,
+    /// Signs ConfigMap `kube-public/cluster-info` with each bootstrap token.
+    BootstrapSigner,
+    /// Deletes bootstrap tokens at their expiration.
+    TokenCleaner,
     /// Maintains the status of ResourceQuotas.
     ResourceQuota,
     /// Deletes finished Jobs after their time to live.
@@ -58,7 +62,7 @@ pub enum Controller {
 
 impl Controller {
     /// All controllers, in the order in which they start.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -68,6 +72,8 @@ impl Controller {
         Self::VolumeProtection,
         Self::RoleAggregation,
         Self::CertificateSigning,
+        Self::BootstrapSigner,
+        Self::TokenCleaner,
         Self::ResourceQuota,
         Self::TtlAfterFinished,
         Self::EndpointSlice,
@@ -83,7 +89,7 @@ impl Controller {
     ];
 
     /// Controllers of the control plane. Its workloads are templates, which must not start.
-    pub const PLANE: [Self; 11] = [
+    pub const PLANE: [Self; 13] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -93,9 +99,16 @@ impl Controller {
         Self::VolumeProtection,
         Self::RoleAggregation,
         Self::CertificateSigning,
+        Self::BootstrapSigner,
+        Self::TokenCleaner,
         Self::ResourceQuota,
         Self::TtlAfterFinished,
     ];
+
+    /// True if kube-controller-manager runs it unless its `--controllers` says otherwise.
+    pub fn is_on_by_default(self) -> bool {
+        !matches!(self, Self::BootstrapSigner | Self::TokenCleaner)
+    }
 
     /// The name in kube-controller-manager's `--controllers`.
     pub fn name(self) -> &'static str {
@@ -109,6 +122,8 @@ impl Controller {
             Self::VolumeProtection => "persistentvolume-protection-controller",
             Self::RoleAggregation => "clusterrole-aggregation-controller",
             Self::CertificateSigning => "certificatesigningrequest-signing-controller",
+            Self::BootstrapSigner => "bootstrap-signer-controller",
+            Self::TokenCleaner => "token-cleaner-controller",
             Self::ResourceQuota => "resourcequota-controller",
             Self::TtlAfterFinished => "ttl-after-finished-controller",
             Self::EndpointSlice => "endpointslice-controller",
@@ -178,6 +193,8 @@ pub fn start(cluster: &Cluster, options: &Options) {
                     certificates::start(cluster, signer);
                 }
             }
+            Controller::BootstrapSigner => bootstrap::start_signer(cluster),
+            Controller::TokenCleaner => bootstrap::start_cleaner(cluster),
             Controller::ResourceQuota => resourcequota::start(cluster),
             Controller::TtlAfterFinished => ttl::start(cluster),
             Controller::EndpointSlice => endpointslice::start(cluster),

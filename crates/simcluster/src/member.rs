@@ -335,7 +335,7 @@ impl Inner {
         let cluster = Cluster::new(client, seam);
         let options = &state.options;
         let controllers = ironclad_kubecontrollers::Options {
-            controllers: Controller::ALL.to_vec(),
+            controllers: Controller::ALL.into_iter().filter(|controller| controller.is_on_by_default()).collect(),
             root_certificate: options.root_certificate.clone(),
             signer: options.authority.clone().map(signer),
             autoscaling: options.autoscaling.clone(),

@@ -1,10 +1,14 @@
-//! Bearer tokens: those that the server was opened with, and those of ServiceAccounts (specification/apiserver.md 20).
+//! Bearer tokens: those that the server was opened with, bootstrap tokens, and those of ServiceAccounts
+//! (specification/apiserver.md 20).
 
 use std::collections::BTreeMap;
 
 use crate::{AUTHENTICATED, Identity, object, state::State, status::ApiError};
 
-use super::jwt::{About, Claims, ISSUER, Object};
+use super::{
+    bootstrap_token::BootstrapToken,
+    jwt::{About, Claims, ISSUER, Object},
+};
 
 /// Tolerated difference between the clocks of two machines.
 const LEEWAY_SECONDS: i64 = 10;
@@ -47,10 +51,11 @@ pub(crate) fn bearer(state: &State, given: &str, audiences: &[String]) -> Result
         let (of, wanted) = (quoted(of), quoted(audiences));
         format!("[{INVALID}, token audiences {of} is invalid for the target audiences {wanted}]")
     };
-    if let Some(known) = state.options.tokens.iter().find(|t| same(t.token.as_bytes(), given.as_bytes())) {
+    let known = state.options.tokens.iter().find(|t| same(t.token.as_bytes(), given.as_bytes()));
+    let known = known.map(|known| known.identity.clone());
+    if let Some(identity) = known.or_else(|| BootstrapToken::parse(given)?.identity(state)) {
         let own = [ISSUER.to_owned()];
         let audiences = shared(audiences, &own);
-        let identity = known.identity.clone();
         return if audiences.is_empty() { Err(wrong(&own)) } else { Ok(Bearer { identity, audiences }) };
     }
     let Some(claims) = state.token_key.read(given).filter(|claims| claims.iss == ISSUER) else {
@@ -114,6 +119,6 @@ fn identity_of(claims: &Claims) -> Identity {
 }
 
 /// Compares in constant time.
-fn same(a: &[u8], b: &[u8]) -> bool {
+pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod bearer;
 pub(crate) mod bootstrap;
+mod bootstrap_token;
 pub(crate) mod escalation;
 mod impersonate;
 pub(crate) mod jwt;

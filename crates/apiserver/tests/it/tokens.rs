@@ -1,4 +1,4 @@
-//! Tokens of ServiceAccounts: asked for, shown to others, ended (specification/apiserver.md 17, 20).
+//! Tokens of ServiceAccounts: asked for, shown to others, ended (specification/apiserver.md 17, 20); bootstrap tokens.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http::Method;
 use ironclad_apiserver::{Identity, Options};
 use k8s_openapi::api::{
     authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
+    core::v1::{Secret, ServiceAccount},
 };
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
@@ -197,4 +197,49 @@ async fn keys_of_the_issuer_are_at_the_configured_address_whatever_host_a_client
         assert_eq!(absolute.at("/jwks_uri"), &json!(want));
         world.seam.tasks.kill();
     }
+}
+
+/// The data of a Secret of a bootstrap token with the id `abcdef`.
+fn bootstrap_token(expiration: &str) -> Value {
+    json!({"metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token", "stringData": {
+        "token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": expiration,
+        "usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:members",
+    }})
+}
+
+#[tokio::test(start_paused = true)]
+async fn bootstrap_token_authenticates_until_it_expires() {
+    let world = World::new().await;
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    world.post(secrets, bootstrap_token("2026-01-01T00:01:00Z")).await.expect(201);
+    let status = world.reviewed("abcdef.0123456789abcdef", &[]).await;
+    let groups = json!(["system:bootstrappers", "system:bootstrappers:members", "system:authenticated"]);
+    assert_eq!(status["user"], json!({"username": "system:bootstrap:abcdef", "groups": groups}));
+    let unknown = json!({"user": {}, "error": "invalid bearer token"});
+    for wrong in ["abcdef.0123456789abcdee", "abcdee.0123456789abcdef"] {
+        assert_eq!(world.reviewed(wrong, &[]).await, unknown, "{wrong}");
+    }
+    world.seam.clock.sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.reviewed("abcdef.0123456789abcdef", &[]).await, unknown, "it has expired");
+    world.seam.tasks.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_bootstrap_tokens_get_401() {
+    let served = serve().await;
+    let secrets: Api<Secret> = Api::namespaced(served.client(None, None).await, "kube-system");
+    let secret = serde_json::from_value(bootstrap_token("2999-01-01T00:00:00Z")).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    for (token, right) in [("abcdef.0123456789abcdef", true), ("abcdef.0123456789abcdee", false)] {
+        let me: Api<SelfSubjectReview> = Api::all(served.client(None, Some(token)).await);
+        match me.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+            Ok(me) => {
+                let user = me.status.unwrap().user_info.unwrap();
+                assert_eq!((user.username.as_deref(), right), (Some("system:bootstrap:abcdef"), true), "{token}");
+            }
+            Err(kube::Error::Api(status)) => assert_eq!((status.code, right), (401, false), "{token}"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    served.seam.tasks.kill();
 }

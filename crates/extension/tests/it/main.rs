@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
+mod agents;
 mod explain;
 mod in_process;
 mod metrics;

@@ -25,8 +25,12 @@ use ironclad_apiserver::{FeatureGates, Identity, Options as ServerOptions, Serve
 use ironclad_cli::{print, report::Misused};
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
-    FrontProxy, NetworkCaller, NetworkForwarder, admission::InProcessAdmission, explain::Explain,
-    metrics::MetricsRoute, proxy::ClusterProxy,
+    FrontProxy, NetworkCaller, NetworkForwarder,
+    admission::InProcessAdmission,
+    agents::{self, ClusterInfo, Published},
+    explain::Explain,
+    metrics::MetricsRoute,
+    proxy::ClusterProxy,
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_kubecontrollers::{self as kubecontrollers, AutoscalingOptions, Cluster, Controller};
@@ -188,6 +192,9 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     install_crds(&admin, definitions).await?;
     ironclad_cli::crds::install_roles(&admin, roles, false).await?;
     let_administrator_through(&admin).await?;
+    agents::install_rights(&admin).await.context("installing the rights of bootstrap tokens")?;
+    let info = ClusterInfo { server: &endpoint, certificates: credentials.ca() };
+    agents::publish(&admin, info, Published::Replace).await.context("publishing the address of the API")?;
     // A first start ends with the namespace: one that is cut off before makes its members at the next.
     let all: Api<Namespace> = Api::all(admin.clone());
     let start = if all.get_opt(namespaces::CLUSTER).await?.is_none() { Start::First } else { Start::Again };

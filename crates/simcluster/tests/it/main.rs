@@ -4,6 +4,7 @@
 
 mod around;
 mod autoscaling;
+mod bootstrap_tokens;
 mod cascade;
 mod faults;
 mod front;

@@ -17,10 +17,10 @@ const PULLED: &str = "member2";
 
 async fn create<K>(client: &Client, object: Value) -> anyhow::Result<()>
 where
-    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> + ironclad_runtime::Object,
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     K: serde::Serialize + serde::de::DeserializeOwned + Clone + std::fmt::Debug,
 {
-    let api: Api<K> = Api::namespaced(client.clone(), "default");
+    let api: kube::Api<K> = kube::Api::namespaced(client.clone(), "default");
     api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
     Ok(())
 }
@@ -100,8 +100,13 @@ async fn an_agent_serves_its_member_and_what_it_missed_is_made_up_for() -> anyho
         .await?;
     // It restores what others change, and removes what leaves.
     let copies: Api<Deployment> = Api::namespaced(member.clone(), "default");
-    copies.delete("web", &DeleteParams::default()).await?;
-    world.until("the copy is made again", async || Ok(copy(&member).await?.is_some_and(|(_, new)| new != uid))).await?;
+    let scaled = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    copies.patch("web", &PatchParams::default(), &scaled).await?;
+    world
+        .until("the copy has its replicas again", async || {
+            Ok(copies.get("web").await?.spec.is_some_and(|spec| spec.replicas == Some(2)))
+        })
+        .await?;
     templates.delete("web", &DeleteParams::default()).await?;
     world.until("the copy is removed", async || Ok(copy(&member).await?.is_none())).await?;
     world.until_quiet().await

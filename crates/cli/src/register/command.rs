@@ -35,7 +35,7 @@ use crate::{
   ironclad register plane.example.com:6443 --token abcdef.0123456789abcdef \\
       --discovery-token-ca-cert-hash sha256:HEX --cluster-name member3
   ironclad register plane.example.com:6443 --token … --discovery-token-ca-cert-hash … --dry-run
-  ironclad register plane.example.com:6443 --token … --discovery-token-ca-cert-hash … --print-manifests > agent.yaml")]
+  ironclad register plane.example.com:6443 --token … --discovery-token-ca-cert-hash … --print-manifests")]
 pub struct Command {
     /// Address of the control plane
     #[arg(value_name = "HOST:PORT")]
@@ -101,7 +101,7 @@ pub struct Command {
     #[arg(long, alias = "karmada-context", value_name = "NAME", help_heading = "Member")]
     pub context: Option<String>,
     /// Act in the member as this user
-    #[arg(long = "as", alias = "karmada-as", value_name = "USER", help_heading = "Member")]
+    #[arg(long = "as", alias = "karmada-as", value_name = "USER", help_heading = "User in the member")]
     pub as_user: Option<String>,
     /// Act as a member of this group (repeatable)
     #[arg(
@@ -109,7 +109,7 @@ pub struct Command {
         alias = "karmada-as-group",
         value_name = "GROUP",
         requires = "as_user",
-        help_heading = "Member"
+        help_heading = "User in the member"
     )]
     pub as_groups: Vec<String>,
     /// Act as this uid
@@ -118,7 +118,7 @@ pub struct Command {
         alias = "karmada-as-uid",
         value_name = "UID",
         requires = "as_user",
-        help_heading = "Member"
+        help_heading = "User in the member"
     )]
     pub as_uid: Option<String>,
 }

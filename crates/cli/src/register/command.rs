@@ -26,10 +26,10 @@ use crate::{
 
 /// Put an agent into a cluster that the control plane can't reach (pull mode).
 ///
-/// It runs against the member, and needs a token of the control plane: `ironclad token create --print-register-command`
-/// prints the line. Registering again renews the credentials and repairs what is missing; objects that no registration of
-/// this cluster made are left as they are, and nothing is deleted. Without Pods in the member, `ironclad agent --register`
-/// does the same as a process.
+/// It runs against the member, and needs a token of the control plane: `ironclad token create
+/// --print-register-command` prints the line. Registering again renews the credentials and repairs what is missing;
+/// objects that no registration of this cluster made are left as they are, and nothing is deleted. Without Pods in the
+/// member, `ironclad agent --register` does the same as a process.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad register plane.example.com:6443 --token abcdef.0123456789abcdef \\

@@ -182,8 +182,7 @@ impl Command {
 /// # Errors
 /// If objects are in the way in the member, or the control plane does not register it.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let connection = command.member();
-    let kubeconfig = connection.kubeconfig()?;
+    let kubeconfig = command.member().kubeconfig()?;
     let cluster = match &command.cluster_name {
         Some(name) => name.clone(),
         None => of_context(&kubeconfig).context("the kubeconfig names no cluster\n  try: --cluster-name NAME")?,
@@ -195,7 +194,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if command.print_manifests {
         return print_manifests(command, &bootstrap, &agent, clock).await;
     }
-    let member = connection.client().await?;
+    let member = connect::client(config)?;
     let id = preflight(&member, &agent, clock).await?;
     let (changes, findings) = member::survey(&member, &agent, None).await?;
     findings.iter().for_each(|finding| print::note(&format!("[preflight] {finding}")));

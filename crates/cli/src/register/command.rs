@@ -26,16 +26,16 @@ use crate::{
 
 /// Put an agent into a cluster that the control plane can't reach (pull mode).
 ///
-/// It runs against the member, and needs a token of the control plane: `ironclad token create --print-register-command`
-/// prints the line. Registering again renews the credentials and repairs what is missing; objects that no registration of
-/// this cluster made are left as they are, and nothing is deleted. Without Pods in the member, `ironclad agent --register`
-/// does the same as a process.
+/// It runs against the member, and needs a token of the control plane: `ironclad token create
+/// --print-register-command` prints the line. Registering again renews the credentials and repairs what is missing;
+/// objects that no registration of this cluster made are left as they are, and nothing is deleted. Without Pods in the
+/// member, `ironclad agent --register` does the same as a process.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad register plane.example.com:6443 --token abcdef.0123456789abcdef \\
       --discovery-token-ca-cert-hash sha256:HEX --cluster-name member3
   ironclad register plane.example.com:6443 --token … --discovery-token-ca-cert-hash … --dry-run
-  ironclad register plane.example.com:6443 --token … --discovery-token-ca-cert-hash … --print-manifests > agent.yaml")]
+  ironclad register plane.example.com:6443 --token … --discovery-token-ca-cert-hash … --print-manifests")]
 pub struct Command {
     /// Address of the control plane
     #[arg(value_name = "HOST:PORT")]
@@ -101,7 +101,7 @@ pub struct Command {
     #[arg(long, alias = "karmada-context", value_name = "NAME", help_heading = "Member")]
     pub context: Option<String>,
     /// Act in the member as this user
-    #[arg(long = "as", alias = "karmada-as", value_name = "USER", help_heading = "Member")]
+    #[arg(long = "as", alias = "karmada-as", value_name = "USER", help_heading = "User in the member")]
     pub as_user: Option<String>,
     /// Act as a member of this group (repeatable)
     #[arg(
@@ -109,7 +109,7 @@ pub struct Command {
         alias = "karmada-as-group",
         value_name = "GROUP",
         requires = "as_user",
-        help_heading = "Member"
+        help_heading = "User in the member"
     )]
     pub as_groups: Vec<String>,
     /// Act as this uid
@@ -118,7 +118,7 @@ pub struct Command {
         alias = "karmada-as-uid",
         value_name = "UID",
         requires = "as_user",
-        help_heading = "Member"
+        help_heading = "User in the member"
     )]
     pub as_uid: Option<String>,
 }
@@ -182,8 +182,7 @@ impl Command {
 /// # Errors
 /// If objects are in the way in the member, or the control plane does not register it.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let connection = command.member();
-    let kubeconfig = connection.kubeconfig()?;
+    let kubeconfig = command.member().kubeconfig()?;
     let cluster = match &command.cluster_name {
         Some(name) => name.clone(),
         None => of_context(&kubeconfig).context("the kubeconfig names no cluster\n  try: --cluster-name NAME")?,
@@ -195,7 +194,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if command.print_manifests {
         return print_manifests(command, &bootstrap, &agent, clock).await;
     }
-    let member = connection.client().await?;
+    let member = connect::client(config)?;
     let id = preflight(&member, &agent, clock).await?;
     let (changes, findings) = member::survey(&member, &agent, None).await?;
     findings.iter().for_each(|finding| print::note(&format!("[preflight] {finding}")));

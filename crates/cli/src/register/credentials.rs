@@ -36,9 +36,9 @@ pub struct Bootstrap {
     pub expiration_seconds: i32,
 }
 
-/// The kubeconfig (YAML) with which the agent of a cluster reaches the control plane: discovers the control plane by the
-/// token, requests a certificate, and waits until it is signed (specification/operations.md 2.5). `report` takes lines
-/// about what is waited for.
+/// The kubeconfig (YAML) with which the agent of a cluster reaches the control plane: discovers the control plane by
+/// the token, requests a certificate, and waits until it is signed (specification/operations.md 2.5). `report` takes
+/// lines about what is waited for.
 ///
 /// # Errors
 /// If the control plane is not found, or another one, or does not sign.

@@ -33,8 +33,8 @@ enum Miss {
     Never(RegisterError),
 }
 
-/// The certificates (PEM) by which the control plane is recognized, proven by the token and, unless that is turned off,
-/// by a hash of a public key.
+/// The certificates (PEM) by which the control plane is recognized, proven by the token and, unless that is turned
+/// off, by a hash of a public key.
 ///
 /// # Errors
 /// If the control plane does not answer in time, does not know the token, or is another one.
@@ -107,8 +107,8 @@ fn kubeconfig(map: &ConfigMap) -> Option<&String> {
     map.data.as_ref()?.get(CLUSTER_INFO_KUBECONFIG)
 }
 
-/// The certificates (PEM) in the ConfigMap, if the token signed it and one of them has one of the hashes, where there are
-/// any.
+/// The certificates (PEM) in the ConfigMap, if the token signed it and one of them has one of the hashes, where there
+/// are any.
 fn verified(map: &ConfigMap, token: &BootstrapToken, hashes: &[String]) -> Result<String, Miss> {
     let key = format!("{CLUSTER_INFO_SIGNATURE_PREFIX}{}", token.id());
     let signature = map.data.as_ref().and_then(|data| data.get(&key));

@@ -15,8 +15,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Time in which the control plane makes the rights of an agent whose certificate it signed.
 const RIGHTS_WITHIN: Duration = Duration::from_secs(15);
 
-/// Refuses a name that another cluster has, or the control plane as its own member. If the control plane does not permit
-/// the question in time, the agent asks it again when it starts.
+/// Refuses a name that another cluster has, or the control plane as its own member. If the control plane does not
+/// permit the question in time, the agent asks it again when it starts.
 pub(super) async fn check(kubeconfig: &str, cluster: &str, id: &str, clock: &Clock) -> anyhow::Result<()> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
     let plane = connect::client(connect::config(kubeconfig, None, "control plane").await?)?;

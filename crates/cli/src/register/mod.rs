@@ -1,9 +1,9 @@
 //! Registration of a member in pull mode: an agent in the member gets credentials of the control plane by a bootstrap
 //! token (specification/operations.md 2.5).
 //!
-//! [`credentials`] discovers the control plane and obtains the certificate, without a word to the member; the verb then
-//! puts the agent into the member, and `ironclad agent --register` uses them itself. The control plane makes the rights
-//! of the agent when it approves the certificate.
+//! [`credentials`] discovers the control plane and obtains the certificate, without a word to the member; the verb
+//! then puts the agent into the member, and `ironclad agent --register` uses them itself. The control plane makes the
+//! rights of the agent when it approves the certificate.
 
 mod certificate;
 pub mod command;

@@ -1,5 +1,5 @@
-//! Ownership of the objects of an agent in its member: a registration writes over, and `unregister` deletes, only those
-//! of the same cluster's agent.
+//! Ownership of the objects of an agent in its member: a registration writes over, and `unregister` deletes, only
+//! those of the same cluster's agent.
 
 use ironclad_api::labels::{SYSTEM, TRUE};
 use k8s_openapi::ByteString;
@@ -48,8 +48,8 @@ pub(crate) fn of(object: &DynamicObject, cluster: &str) -> Owner {
     }
 }
 
-/// The value of a flag in the containers of a Deployment, in their commands and in their arguments, as `--flag=value` or
-/// `--flag value`.
+/// The value of a flag in the containers of a Deployment, in their commands and in their arguments, as `--flag=value`
+/// or `--flag value`.
 pub(crate) fn flag(deployment: &Value, name: &str) -> Option<String> {
     let containers = deployment.pointer("/spec/template/spec/containers").and_then(Value::as_array)?;
     let words = |container: &Value| -> Vec<String> {

@@ -8,8 +8,8 @@ const PREFIX: &str = "sha256:";
 /// Length of a hash in hexadecimal digits.
 const DIGITS: usize = 64;
 
-/// The hash of the public key (SPKI) of each certificate in a PEM bundle (specification/operations.md 2.5). Blocks that
-/// are no certificates are left out.
+/// The hash of the public key (SPKI) of each certificate in a PEM bundle (specification/operations.md 2.5). Blocks
+/// that are no certificates are left out.
 #[must_use]
 pub fn of(pem: &[u8]) -> Vec<String> {
     let certificates = Pem::iter_from_buffer(pem).filter_map(Result::ok);

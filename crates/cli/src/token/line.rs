@@ -28,8 +28,8 @@ pub fn is_internal(host: &str) -> bool {
     named || ends.iter().any(|end| host.ends_with(end)) || host.contains(".svc.")
 }
 
-/// The address to print of the two that are known: the kubeconfig's, and the one in ConfigMap `cluster-info`, which the
-/// control plane publishes for others.
+/// The address to print of the two that are known: the kubeconfig's, and the one in ConfigMap `cluster-info`, which
+/// the control plane publishes for others.
 pub(super) fn best<'a>(own: &'a str, published: Option<&'a str>) -> &'a str {
     let host = |address: &str| address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
     let outside = published.filter(|published| !is_internal(&host(published)));

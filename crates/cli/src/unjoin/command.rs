@@ -19,8 +19,8 @@ use crate::{
 ///
 /// Its workloads are removed from it; with --drain they are moved away first, with --keep-workloads they go on running
 /// there as if nobody had ever managed them. No taint is added, and nothing migrates because of this. With
-/// --cluster-kubeconfig what the join put into the member is removed too, after the identity of the member was compared
-/// with the Cluster's; also when the Cluster was already deleted.
+/// --cluster-kubeconfig what the join put into the member is removed too, after the identity of the member was
+/// compared with the Cluster's; also when the Cluster was already deleted.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad unjoin member1
@@ -232,7 +232,8 @@ async fn leftovers(
     Ok(format!("cluster({name}) did not exist any more, what was left of it is removed\n"))
 }
 
-/// A client of the member that leaves: by the context that is named, else the only one, else that of the cluster's name.
+/// A client of the member that leaves: by the context that is named, else the only one, else that of the cluster's
+/// name.
 pub(crate) async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {
     let kubeconfig = connect::read(Some(file))?;
     // The current context is not used: in a file of several clusters it may be any of them.

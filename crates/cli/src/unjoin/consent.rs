@@ -1,4 +1,5 @@
-//! Refusal and confirmation of the removal of a cluster, for `unjoin` and `unregister` (specification/operations.md 2.4).
+//! Refusal and confirmation of the removal of a cluster, for `unjoin` and `unregister` (specification/operations.md
+//! 2.4).
 
 use std::io::IsTerminal as _;
 
@@ -33,7 +34,8 @@ impl Consent<'_> {
         )
     }
 
-    /// Refuses while bindings target the cluster, unless their replicas may be lost. `was` is `was not` or `would not be`.
+    /// Refuses while bindings target the cluster, unless their replicas may be lost. `was` is `was not` or `would not
+    /// be`.
     pub(crate) fn refuse(&self, impact: Impact, was: &str) -> anyhow::Result<()> {
         if !impact.is_targeted() || self.may_lose {
             return Ok(());

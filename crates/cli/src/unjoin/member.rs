@@ -49,8 +49,8 @@ pub struct Cleaned {
     pub left: Vec<String>,
 }
 
-/// Deletes the binding, role, accounts and Secrets that the join made, and its namespace if nothing else is in it:
-/// a member may belong to two control planes. In a dry run the cluster's own account stays, so that what is shared, and
+/// Deletes the binding, role, accounts and Secrets that the join made, and its namespace if nothing else is in it: a
+/// member may belong to two control planes. In a dry run the cluster's own account stays, so that what is shared, and
 /// the namespace, is not asked for.
 ///
 /// # Errors

@@ -22,9 +22,9 @@ use crate::{
 
 /// Take a pull member out of the fleet.
 ///
-/// Its workloads are removed from it by its agent; with --drain they are moved away first, with --keep-workloads they go
-/// on running there. Then the Cluster is deleted, and last the agent, its rights and its credentials in the member; the
-/// agent's namespace stays. The member's identity is compared with the Cluster's before anything is deleted.
+/// Its workloads are removed from it by its agent; with --drain they are moved away first, with --keep-workloads they
+/// go on running there. Then the Cluster is deleted, and last the agent, its rights and its credentials in the member;
+/// the agent's namespace stays. The member's identity is compared with the Cluster's before anything is deleted.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad unregister member3 --cluster-kubeconfig member3.kubeconfig --kubeconfig plane.kubeconfig
@@ -201,8 +201,8 @@ fn joined<'a>(command: &'a Command, plane: &'a str, confirmed: bool) -> Joined<'
     Joined { cluster: &command.cluster, plane, namespace: &command.cluster_namespace, confirmed, mode: command.mode() }
 }
 
-/// Says what loses the cluster, and refuses while bindings target it. The agent's credentials don't show bindings: with
-/// them somebody has to say that replicas may be lost.
+/// Says what loses the cluster, and refuses while bindings target it. The agent's credentials don't show bindings:
+/// with them somebody has to say that replicas may be lost.
 async fn refuse(
     plane: &Client,
     identity: Identity,

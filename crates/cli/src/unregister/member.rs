@@ -35,8 +35,8 @@ fn objects(namespace: &str, deployment: &str) -> [Value; 5] {
     ]
 }
 
-/// Deletes the agent of a cluster, as far as it is that cluster's; the namespace stays. In a dry run the server is only
-/// asked (specification/operations.md 2.5).
+/// Deletes the agent of a cluster, as far as it is that cluster's; the namespace stays. In a dry run the server is
+/// only asked (specification/operations.md 2.5).
 ///
 /// # Errors
 /// If the member refuses: with the operation, and its answer.
@@ -82,8 +82,8 @@ pub(super) async fn clean(
     Ok(cleaned)
 }
 
-/// Deletes the rights of an agent in the control plane, which Ironclad deletes with the Cluster and Karmada keeps. Those
-/// without the label of registrations stay.
+/// Deletes the rights of an agent in the control plane, which Ironclad deletes with the Cluster and Karmada keeps.
+/// Those without the label of registrations stay.
 ///
 /// # Errors
 /// If the control plane refuses: with the operation, and its answer.

@@ -10,6 +10,7 @@ mod interpret;
 mod join;
 mod ownership;
 mod plan_apply;
+mod register;
 mod support;
 mod taint;
 mod unjoin;

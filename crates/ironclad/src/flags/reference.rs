@@ -247,19 +247,19 @@ const SHARED: [(&str, &[&str], &[&str]); 8] = [
         "`--kubeconfig`",
         &[
             "backup", "cordon", "crds", "doctor", "drain", "failover pause", "failover resume", "failover status",
-            "get", "join", "logs", "plan apply", "plan cluster-loss", "plan rate", "plan taint", "run", "sim add",
-            "sim list", "sim load", "taint", "top cluster", "top node", "top pod", "tree", "uncordon", "unjoin",
-            "why evicted", "why not",
+            "get", "join", "logs", "plan apply", "plan cluster-loss", "plan rate", "plan taint", "register", "run",
+            "sim add", "sim list", "sim load", "taint", "token create", "token delete", "token list", "top cluster",
+            "top node", "top pod", "tree", "uncordon", "unjoin", "unregister", "why evicted", "why not",
         ],
         &[],
     ),
-    ("`--karmada-context`", &["get", "join", "top pod", "plan apply", "why not"], &["context"]),
+    ("`--karmada-context`", &["get", "join", "register", "top pod", "plan apply", "why not"], &["context"]),
     ("`-n, --namespace`", &["get", "logs", "tree", "why not", "top pod", "drain", "plan apply"], &[]),
     ("`-s, --operation-scope`", &["get"], &[]),
     ("`-C, --cluster`", &["get", "logs", "top pod"], &["clusters"]),
-    ("`--dry-run`", &["cordon", "uncordon", "taint", "join", "unjoin", "drain"], &[]),
+    ("`--dry-run`", &["cordon", "uncordon", "taint", "join", "unjoin", "register", "unregister", "drain"], &[]),
     ("`-v`", &["*"], &[]),
-    ("`--cluster-namespace`", &["join", "unjoin"], &[]),
+    ("`--cluster-namespace`", &["join", "unjoin", "register", "unregister"], &[]),
 ];
 
 /// specification/operations.md 2.1: a shared flag has the same spelling and default on every verb.
@@ -317,7 +317,10 @@ fn flags_that_verbs_share_are_those_of_the_table() {
     }
 }
 
-/// Flags of specification/operations.md 8.2 that no verb but `estimator` has, because there are no agents yet.
+/// Verbs that have flags of agents, too: they make agents, or estimate as them.
+const LIKE_AGENTS: [&str; 3] = ["estimator", "register", "token create"];
+
+/// Flags of specification/operations.md 8.2 that no other verb has, because there are no agents yet.
 const OF_AGENTS: [&str; 10] = [
     "cluster-name",
     "cluster-api-endpoint",
@@ -349,7 +352,7 @@ fn flags_of_agents_are_those_of_the_table_where_others_have_them() {
                 assert!(
                     leaves
                         .iter()
-                        .filter(|(path, _)| **path != "estimator")
+                        .filter(|(path, _)| !LIKE_AGENTS.contains(&path.as_str()))
                         .all(|(_, verb)| verb.get_arguments().all(|arg| arg.get_long() != Some(&name))),
                     "{name}"
                 );

@@ -4,6 +4,8 @@
 //! No controller decides anything about the domain itself; which change enqueues which key is a decision, too (modules
 //! `wakes` of the core crates).
 
+mod agent_csr_approving;
+mod agent_rights;
 mod announce;
 mod application_failover;
 mod backends;

@@ -24,7 +24,7 @@ const SUFFIXES: [&str; 3] = [":agent", ":agent-secret", ":agent-work"];
 /// Rights that the agent of a cluster has to have.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Due {
-    /// These, which others' changes are undone of.
+    /// These. Changes by others are undone.
     Made {
         /// Namespaces, made if they are missing.
         namespaces: Vec<Value>,

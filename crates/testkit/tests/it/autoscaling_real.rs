@@ -60,13 +60,8 @@ impl Fleet {
         let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(None) };
         let kubeconfig = env.plane().kubeconfig().display().to_string();
         ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
-        let own = [
-            "run",
-            "--kubeconfig",
-            &kubeconfig,
-            "--metrics-bind-address=0",
-            "--cluster-status-update-frequency=1s",
-        ];
+        let own =
+            ["run", "--kubeconfig", &kubeconfig, "--metrics-bind-address=0", "--cluster-status-update-frequency=1s"];
         let run: Vec<String> = own.iter().chain(more).map(|flag| (*flag).to_owned()).chain(flags).collect();
         let daemon = Daemon::start(&run).await?;
         let (mut members, mut metrics, mut servers) = (Vec::new(), Vec::new(), Vec::new());

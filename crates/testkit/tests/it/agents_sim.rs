@@ -192,6 +192,7 @@ async fn agents_get_their_identity_and_keep_to_it() -> anyhow::Result<()> {
     world.until("removed", async || Ok(rights(&admin, "m1").await?.is_empty())).await?;
     world.pass(Duration::from_secs(60)).await?;
     ensure!(rights(&admin, "m1").await?.is_empty(), "they came back");
+    world.until_quiet().await?;
     for name in ["bound", "taken", "generator"] {
         ensure!(approval(&admin, name).await?.is_none(), "{name}");
     }

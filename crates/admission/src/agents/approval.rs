@@ -72,7 +72,8 @@ pub enum Verdict {
     },
 }
 
-/// Name of the Secret of the requester's bootstrap token, in namespace `kube-system`. `None` if the requester is not one.
+/// Name of the Secret of the requester's bootstrap token, in namespace `kube-system`. `None` if the requester has
+/// none.
 #[must_use]
 pub fn token_secret(request: &CertificateSigningRequest) -> Option<String> {
     let id = request.spec.username.as_deref()?.strip_prefix(BOOTSTRAP_USER_PREFIX)?;

@@ -38,8 +38,8 @@ pub struct AgentRequest {
 }
 
 impl AgentRequest {
-    /// Recognises the request of an agent: signer, subject, usages, and no alternative names. `None` for all others, also
-    /// for those that cannot be parsed, and for the user that makes rights.
+    /// Recognises the request of an agent: signer, subject, usages, and no alternative names. `None` for all others,
+    /// also for those that cannot be parsed, and for the user that makes rights.
     #[must_use]
     pub fn of(request: &CertificateSigningRequest) -> Option<Self> {
         let spec = &request.spec;

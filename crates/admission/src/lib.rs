@@ -11,8 +11,10 @@
 //! | [`review`] | AdmissionReview and ConversionReview on the wire |
 //! | [`registration`] | webhook configurations for a kube-apiserver |
 //! | [`convert`] | v1alpha1 of the bindings |
+//! | [`agents`] | certificates and rights of agents |
 //! | [`without_effect`] | fields and kinds on which no code acts |
 
+pub mod agents;
 mod cluster_names;
 pub mod convert;
 mod diff;

@@ -2,6 +2,7 @@
 //! come from the one table.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ironclad_api::agents::AGENT_USER_PREFIX;
 use serde_json::{Value, json};
 
 use crate::{
@@ -81,10 +82,22 @@ fn entry(webhook: &Webhook, endpoint: &Endpoint, ca: &str, config: &Config) -> V
             None => json!({"matchExpressions": [{"key": labelled.key, "operator": "Exists"}]}),
         };
     }
+    let mut conditions = Vec::new();
+    if webhook.only_agents {
+        conditions.push(json!({"name": "only-agents", "expression": of_an_agent()}));
+    }
     if let Some(user) = config.own_user.as_deref().filter(|_| webhook.exempts_own(config)) {
-        entry["matchConditions"] = json!([{"name": "not-our-own-writes", "expression": not_ours(user)}]);
+        conditions.push(json!({"name": "not-our-own-writes", "expression": not_ours(user)}));
+    }
+    if !conditions.is_empty() {
+        entry["matchConditions"] = json!(conditions);
     }
     entry
+}
+
+/// CEL match condition that is true if an agent writes, so that writes of others to the same kinds cost no call.
+fn of_an_agent() -> String {
+    format!("has(request.userInfo.username) && request.userInfo.username.startsWith(\"{AGENT_USER_PREFIX}\")")
 }
 
 /// CEL match condition that is true unless one of our own controllers writes. It checks for absent fields first, since
@@ -149,6 +162,15 @@ mod tests {
             json!({"namespace": "karmada-system", "name": "ironclad-webhook", "port": 443, "path": "/mutate-work"})
         );
         assert_eq!(work.get("matchConditions"), None, "without an own user every write is reviewed");
+        let secrets = named(&validating, "agentsecret.karmada.io");
+        assert_eq!(
+            (&secrets["rules"][0]["resources"], &secrets["matchConditions"]),
+            (
+                &json!(["secrets"]),
+                &json!([{"name": "only-agents", "expression": "has(request.userInfo.username) && request.userInfo.username.startsWith(\"system:karmada:agent:\")"}])
+            ),
+            "not called for writes of others"
+        );
         let interpreter = named(&validating, "resourceinterpretercustomization.karmada.io");
         assert_eq!(interpreter["timeoutSeconds"], 10);
     }
@@ -184,11 +206,11 @@ mod tests {
                 assert!(paths.contains(&format!("{prefix}{name}").as_str()), "{prefix}{name}");
             }
         }
-        let of_ours = 1 + 4;
+        let of_ours = 1 + 4 + 4;
         assert_eq!(
             paths.len(),
             mutating.len() + validating.len() + of_ours,
-            "one for namespaces, four for kinds that are not built"
+            "one for namespaces, four for agents, four for kinds that are not built"
         );
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
     let mut out = Findings::default();
     let mut verdict = Verdict::default();
     let refused = match (webhook.act, request.object) {
-        (Act::Delete(delete), _) => delete(&cx).err(),
+        (Act::Permit(permit), _) => permit(&cx).err(),
         (Act::Validate { object: rules, change }, Some(object)) => {
             if keeps_its_content(object, &cx) {
                 return verdict;

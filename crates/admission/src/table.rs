@@ -10,6 +10,7 @@ use crate::{
     request::{Config, Cx, Needs},
 };
 
+use ironclad_api::agents::cluster_of_agent;
 use serde_json::Value;
 
 /// Action of a webhook.
@@ -25,8 +26,8 @@ pub(crate) enum Act {
         /// review.
         change: fn(&Cx<'_>, &mut Findings) -> Result<(), Denial>,
     },
-    /// Decides whether an object may be deleted.
-    Delete(fn(&Cx<'_>) -> Result<(), Denial>),
+    /// Decides whether a write may happen, whatever the object contained before.
+    Permit(fn(&Cx<'_>) -> Result<(), Denial>),
 }
 
 impl std::fmt::Debug for Act {
@@ -34,7 +35,7 @@ impl std::fmt::Debug for Act {
         f.write_str(match self {
             Self::Mutate(_) => "Mutate",
             Self::Validate { .. } => "Validate",
-            Self::Delete(_) => "Delete",
+            Self::Permit(_) => "Permit",
         })
     }
 }
@@ -101,6 +102,8 @@ pub struct Webhook {
     pub own_writes: OwnWrites,
     /// Restricts the webhook to objects with this label.
     pub labelled: Option<Labelled>,
+    /// True if it reviews only writes of agents.
+    pub only_agents: bool,
     /// True if no controller acts on the kind: every write is answered with a warning.
     pub not_built: bool,
     pub(crate) act: Act,
@@ -113,7 +116,7 @@ impl Webhook {
     pub fn phase(&self) -> Phase {
         match self.act {
             Act::Mutate(_) => Phase::Mutating,
-            Act::Validate { .. } | Act::Delete(_) => Phase::Validating,
+            Act::Validate { .. } | Act::Permit(_) => Phase::Validating,
         }
     }
 
@@ -125,6 +128,7 @@ impl Webhook {
             && self.operations.contains(&request.operation)
             && any(self.group, request.group)
             && any(self.resource, request.resource)
+            && (!self.only_agents || cluster_of_agent(request.user).is_some())
             && self.labelled.is_none_or(|labelled| {
                 // As in Kubernetes, either the new object or the old one must match.
                 [request.object, request.old].into_iter().flatten().any(|object| {
@@ -179,6 +183,7 @@ pub fn at_path(path: &str) -> Option<&'static Webhook> {
 }
 
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
+const WRITES_AND_DELETIONS: &[Operation] = &[Operation::Create, Operation::Update, Operation::Delete];
 const POLICY: &str = "policy.karmada.io";
 const WORK: &str = "work.karmada.io";
 const AUTOSCALING: &str = "autoscaling.karmada.io";
@@ -200,6 +205,7 @@ const BASE: Webhook = Webhook {
     has_side_effects: false,
     own_writes: OwnWrites::Exempt,
     labelled: None,
+    only_agents: false,
     not_built: false,
     act: Act::Validate { object: |_, _, _| Ok(()), change: anything },
     needs: nothing,
@@ -214,6 +220,17 @@ const fn not_built(
     scope: Scope,
 ) -> Webhook {
     Webhook { name, path, group, resource, scope, not_built: true, ..BASE }
+}
+
+/// Limits of agents on a kind.
+const fn of_agents(
+    name: &'static str,
+    path: &'static str,
+    (group, resource): (&'static str, &'static str),
+    permit: fn(&Cx<'_>) -> Result<(), Denial>,
+) -> Webhook {
+    let (operations, own_writes, only_agents) = (WRITES_AND_DELETIONS, OwnWrites::Reviewed, true);
+    Webhook { name, path, group, resource, operations, own_writes, only_agents, act: Act::Permit(permit), ..BASE }
 }
 
 fn nothing(_: &Request<'_>, _: &Config, _: &mut Needs) {}
@@ -305,6 +322,23 @@ pub static WEBHOOKS: &[Webhook] = &[
         needs: kinds::service::needs_id,
         ..BASE
     },
+    Webhook {
+        scope: Scope::Cluster,
+        ..of_agents(
+            "agentcluster.karmada.io",
+            "/validate-agent-cluster",
+            (CLUSTER, "clusters"),
+            kinds::agents::write_cluster,
+        )
+    },
+    of_agents(
+        "agentlease.karmada.io",
+        "/validate-agent-lease",
+        ("coordination.k8s.io", "leases"),
+        kinds::agents::write_lease,
+    ),
+    of_agents("agentsecret.karmada.io", "/validate-agent-secret", ("", "secrets"), kinds::agents::write_secret),
+    of_agents("agentwork.karmada.io", "/validate-agent-work", (WORK, "works"), kinds::agents::write_work),
     Webhook {
         name: "cluster.karmada.io",
         path: "/validate-cluster",
@@ -462,7 +496,7 @@ pub static WEBHOOKS: &[Webhook] = &[
         scope: Scope::Any,
         own_writes: OwnWrites::Reviewed,
         labelled: Some(Labelled { key: ironclad_api::labels::DELETION_PROTECTED, value: None }),
-        act: Act::Delete(kinds::protection::delete),
+        act: Act::Permit(kinds::protection::delete),
         ..BASE
     },
     Webhook {
@@ -475,7 +509,7 @@ pub static WEBHOOKS: &[Webhook] = &[
         // It lists all kinds.
         timeout_seconds: 10,
         own_writes: OwnWrites::Reviewed,
-        act: Act::Delete(kinds::protection::delete_namespace),
+        act: Act::Permit(kinds::protection::delete_namespace),
         needs: kinds::protection::needs_contents,
         ..BASE
     },

@@ -33,6 +33,9 @@ pub const CLUSTER_INFO_KUBECONFIG: &str = "kubeconfig";
 /// Prefix of its keys of signatures; the id of the token follows.
 pub const CLUSTER_INFO_SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
 
+/// Annotation of a Cluster: holders of bootstrap tokens get a certificate of its agent although that is alive.
+pub const ALLOW_REREGISTER: &str = "agent.ironclad.io/allow-reregister";
+
 /// Group of the streams that agents open.
 pub const AGENT_API_GROUP: &str = "agent.ironclad.io";
 

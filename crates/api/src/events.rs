@@ -198,6 +198,10 @@ pub const REPLICAS_NOT_RETAINED: &str = "ReplicasNotRetained";
 pub const NO_EFFECT: &str = "NoEffect";
 /// On a Cluster: its credentials were rotated.
 pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";
+/// On a Cluster: a certificate of its agent was asked for, and not approved.
+pub const AGENT_NAME_TAKEN: &str = "AgentNameTaken";
+/// On a CertificateSigningRequest: the bootstrap token is for another cluster, or gone.
+pub const AGENT_NAME_REFUSED: &str = "AgentNameRefused";
 
 /// Component that an event comes from, as in Karmada (specification/api.md 18): `ironclad` for events that Karmada does
 /// not have, or that several of its controllers write. `kind` and `namespace` are those of the object that the event is

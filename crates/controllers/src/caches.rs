@@ -6,7 +6,7 @@ use ironclad_api::{
     autoscaling::{CronFederatedHPA, FederatedHPA},
     cluster::Cluster,
     config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
-    names, namespaces,
+    labels, names, namespaces,
     policy::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota, OverridePolicy,
         PropagationPolicy,
@@ -21,9 +21,10 @@ use ironclad_runtime::{Api, CacheSpec, Indexer, Scope, Transform, WatchScope};
 use k8s_openapi::{
     api::{
         autoscaling::v2::HorizontalPodAutoscaler,
+        certificates::v1::CertificateSigningRequest,
         coordination::v1::Lease,
         core::v1::{ConfigMap, Namespace, Secret},
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
         scheduling::v1::PriorityClass,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -98,6 +99,11 @@ fn share_in_clusters() -> Transform<Cluster> {
     Box::new(move |new, before| pools.lock().share(new, before))
 }
 
+/// Objects that belong to the control plane.
+fn of_the_system(_: &Scope) -> WatchScope {
+    WatchScope { labels: Some(format!("{}={}", labels::SYSTEM, labels::TRUE)), fields: None }
+}
+
 macro_rules! by_selected {
     () => {
         &[(BY_SELECTED, |policy| crate::selected::values(policy))]
@@ -168,6 +174,13 @@ pub(crate) static SECRETS: CacheSpec<Secret> =
 /// Leases of agents.
 pub(crate) static LEASES: CacheSpec<Lease> =
     CacheSpec { api: |client, _| Api::namespaced(client.clone(), namespaces::CLUSTER), ..within("leases", &[]) };
+pub(crate) static CERTIFICATE_REQUESTS: CacheSpec<CertificateSigningRequest> = all("certificatesigningrequests", &[]);
+/// Roles of agents.
+pub(crate) static SYSTEM_ROLES: CacheSpec<Role> =
+    CacheSpec { scope: of_the_system, ..within("roles of the system", &[]) };
+/// Bindings of these roles.
+pub(crate) static SYSTEM_ROLE_BINDINGS: CacheSpec<RoleBinding> =
+    CacheSpec { scope: of_the_system, ..within("rolebindings of the system", &[]) };
 /// The ConfigMap by which people pause evictions.
 pub(crate) static EVICTION_PAUSE: CacheSpec<ConfigMap> = CacheSpec {
     name: "failover pause",

@@ -5,6 +5,8 @@
 //! `wakes` of the core crates).
 
 mod agent;
+mod agent_csr_approving;
+mod agent_rights;
 mod announce;
 mod application_failover;
 mod backends;

@@ -6,7 +6,7 @@ use ironclad_fleet::gates::Gate;
 use ironclad_planning::leader::{ActsOn, ControllerState, Running};
 
 use crate::{
-    application_failover, binding, binding_status, cluster, cluster_status,
+    agent_csr_approving, agent_rights, application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
     cron_federated_hpa, dependencies, deployment_replicas_syncer, descheduler, detector, distributed_hpa, execution,
     federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
@@ -188,8 +188,13 @@ static CONTROLLERS: &[Row] = &[
         .acts_on(ActsOn::EvictingTaints),
     row(without_node::NAME, without_node::new, "Tells of pods of preemptors that members found no node for")
         .switch(Switch::Own),
+    row(
+        "agentcsrapproving",
+        agent_csr_approving::new,
+        "Approves certificates of agents, unless they would take the name of a cluster that has an agent",
+    ),
+    row("agentRights", agent_rights::new, "Roles, bindings and namespaces of agents").switch(Switch::Own),
     row("withoutEffect", without_effect::new, "Events on objects and fields on which nothing acts").switch(Switch::Own),
-    not_built("agentcsrapproving"),
     not_built("endpointSlice"),
     not_built("endpointsliceCollect").also_in_agents(),
     not_built("endpointsliceDispatch"),
@@ -485,7 +490,7 @@ mod tests {
         assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");
         assert_eq!(
             running("", "Failover=true,PropagateDeps=false"),
-            ["cluster", "policy", "detector", "scheduler", "withoutNode", "withoutEffect"]
+            ["cluster", "policy", "detector", "scheduler", "withoutNode", "agentRights", "withoutEffect"]
         );
         let without = |controllers: &str, gates: &str| -> Vec<&str> {
             let running = running(controllers, gates);

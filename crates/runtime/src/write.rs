@@ -130,6 +130,26 @@ impl Writer {
         Ok(replaced)
     }
 
+    /// Replaces a subresource that is answered with the object; it must carry the resourceVersion that it is based on.
+    ///
+    /// # Errors
+    /// `Conflict` if it changed meanwhile; the failure of the request.
+    pub async fn replace_subresource<K: Encode>(
+        &self,
+        api: &Api<K>,
+        cache: Option<&Informer<K>>,
+        subresource: &str,
+        object: &K,
+    ) -> Result<K, Failure> {
+        let name = object.meta().name.clone().unwrap_or_default();
+        let base = object.meta().resource_version.clone();
+        let replaced = api.replace_subresource(subresource, &name, &self.post(), object).await?;
+        if let (Some(cache), Some(base)) = (cache, base) {
+            cache.written(Some(&base), replaced.clone());
+        }
+        Ok(replaced)
+    }
+
     /// Merge-patches the main resource, provided that it is still the version seen.
     ///
     /// # Errors

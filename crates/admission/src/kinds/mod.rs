@@ -1,6 +1,7 @@
 //! Rules, one file per kind.
 
 pub(crate) mod affinity;
+pub(crate) mod agents;
 pub(crate) mod binding;
 pub(crate) mod charge;
 pub(crate) mod cluster;

@@ -1,5 +1,6 @@
 //! Rules as table rows: a write, and the exact answer.
 
+mod agents;
 mod autoscaling;
 mod clusters;
 mod engine;

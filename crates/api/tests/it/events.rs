@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 39] = [
+const BESIDE_THE_TABLE: [(&str, &str); 41] = [
     // specification/failover.md 14.4.
     ("ClusterNotReady", "W"),
     ("ClusterReady", "N"),
@@ -34,6 +34,9 @@ const BESIDE_THE_TABLE: [(&str, &str); 39] = [
     ("TaintOrphaned", "N"),
     ("InsufficientCapacity", "W"),
     ("CredentialsRotated", "N"),
+    // specification/operations.md 10.4.
+    ("AgentNameTaken", "W"),
+    ("AgentNameRefused", "W"),
     // specification/admission.md 1.5.
     ("NoEffect", "W"),
     // specification/propagation.md 20.3, 31.4 row 34.

@@ -93,9 +93,8 @@ pub(crate) struct AgentArgs {
     /// Context in that kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     cluster_context: Option<String>,
-    /// Accepted for command lines of `ironclad register`: credentials are not reported to the control plane
-    #[arg(long, hide = true, value_name = "NAME")]
-    cluster_namespace: Option<String>,
+    #[command(flatten)]
+    accepted: AcceptedArgs,
     /// Address of the member's API server for others
     #[arg(
         long,
@@ -147,6 +146,57 @@ pub(crate) struct AgentArgs {
     health: Given<HealthFlags>,
 }
 
+/// Flags of karmada-agent that have no effect here.
+#[derive(clap::Args, Clone, Debug)]
+struct AcceptedArgs {
+    /// Accepted for command lines of karmada-agent: Leases are in karmada-cluster
+    #[arg(long, hide = true, default_value = namespaces::CLUSTER, value_name = "NAME")]
+    cluster_namespace: String,
+    /// Accepted for command lines of karmada-agent: no credentials of the member leave it
+    #[arg(long, hide = true, value_delimiter = ',', value_name = "NAMES")]
+    report_secrets: Vec<String>,
+    /// Accepted for command lines of karmada-agent: the certificate is looked at each minute
+    #[arg(long, hide = true, value_name = "DURATION")]
+    cert_rotation_checking_interval: Option<Period>,
+    /// Accepted for command lines of karmada-agent: it is renewed when a third of its life is left
+    #[arg(long, hide = true, value_name = "SHARE")]
+    cert_rotation_remaining_time_threshold: Option<f64>,
+    /// Accepted for command lines of karmada-agent: the Secret is in the namespace of the Pod
+    #[arg(long, hide = true, value_name = "NAME")]
+    karmada_kubeconfig_namespace: Option<String>,
+}
+
+impl AcceptedArgs {
+    /// Warnings about those that were given.
+    fn warnings(&self) -> Vec<String> {
+        let reports = self.report_secrets.iter().any(|name| name != "None");
+        let given = [
+            ("cluster-namespace", self.cluster_namespace != namespaces::CLUSTER, "Leases are in karmada-cluster"),
+            ("report-secrets", reports, "no credentials of the member leave it, and the tunnel serves in their place"),
+            (
+                "cert-rotation-checking-interval",
+                self.cert_rotation_checking_interval.is_some(),
+                "the certificate is looked at each minute",
+            ),
+            (
+                "cert-rotation-remaining-time-threshold",
+                self.cert_rotation_remaining_time_threshold.is_some(),
+                "the certificate is renewed when a third of its life is left",
+            ),
+            (
+                "karmada-kubeconfig-namespace",
+                self.karmada_kubeconfig_namespace.is_some(),
+                "the Secret that is rewritten is in the namespace of the Pod",
+            ),
+        ];
+        let given = given.into_iter().filter(|(_, given, _)| *given);
+        given.map(|(flag, _, why)| format!("--{flag} has no effect: {why}")).collect()
+    }
+}
+
+/// The controller of karmada-agent that renews its certificate, which always runs here.
+const CERT_ROTATION: &str = "certRotation";
+
 impl AgentArgs {
     fn settings(&self) -> anyhow::Result<Settings> {
         let misused = |error: String| Misused(format!("{error}\n  try: --help"));
@@ -160,7 +210,12 @@ impl AgentArgs {
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());
         }
-        let controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
+        let of_rotation = |item: &&str| item.trim().trim_start_matches('-') != CERT_ROTATION;
+        let controllers = self.controllers.split(',').filter(of_rotation).collect::<Vec<_>>().join(",");
+        let controllers = ControllerList::parse(&controllers).map_err(|error| misused(error.to_string()))?;
+        for warning in self.accepted.warnings() {
+            tracing::warn!("{warning}");
+        }
         Ok(Settings { agent_of: Some(self.cluster_name.as_str().into()), controllers, failover, ..Settings::default() })
     }
 

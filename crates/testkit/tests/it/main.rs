@@ -1,6 +1,7 @@
 //! Tests of the whole of Ironclad: in virtual time, as a process, and on real Kubernetes.
 
 mod admission_real;
+mod agents_sim;
 mod authorization;
 mod autoscaler_seeds;
 mod autoscalers;

@@ -36,7 +36,8 @@ const PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controll
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller,\
     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
     ttl-after-finished-controller,certificatesigningrequest-signing-controller,\
-    certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller";
+    certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller,\
+    bootstrap-signer-controller,token-cleaner-controller";
 
 /// Controllers that any kube-apiserver of the last years serves.
 const UNSCHEDULED_CONTROLLERS: &str = "namespace-controller,serviceaccount-controller,serviceaccount-token-controller,\
@@ -301,6 +302,7 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
         ("--proxy-client-cert-file", file("front-proxy.crt")),
         ("--proxy-client-key-file", file("front-proxy.key")),
         ("--authorization-mode", "RBAC".into()),
+        ("--enable-bootstrap-token-auth", "true".into()),
         ("--service-cluster-ip-range", "10.96.0.0/16".into()),
         // So that it works on loopback, without a network.
         ("--advertise-address", "127.0.0.1".into()),

@@ -44,6 +44,8 @@ use super::{
     process::{Lead, Slot},
 };
 
+/// Number of the process that is the first agent.
+pub(super) const FIRST_AGENT: usize = 2;
 pub(super) const CONTROLLERS_USER: &str = "ironclad";
 /// Start of the virtual clock, the same in all runs.
 const EPOCH_SECONDS: i64 = 1_790_000_000;
@@ -315,7 +317,7 @@ impl World {
     /// The processes that are agents.
     #[must_use]
     pub fn agents(&self) -> Range<usize> {
-        2..self.slots.len()
+        FIRST_AGENT..self.slots.len()
     }
 
     pub fn start_process(&mut self, process: usize) {

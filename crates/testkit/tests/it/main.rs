@@ -66,6 +66,7 @@ mod propagation_up;
 mod proxied_members;
 mod proxy_up;
 mod pull_sim;
+mod pull_up;
 mod real_env;
 mod settings_real;
 mod shown;

@@ -32,6 +32,7 @@ const MANY: u64 = 300;
   sim --seed 17 --keep 3,7          the same with two of its actions alone
   sim --seed 17 --timings 200       the same events with other delays between them
   sim --varied --seeds 100          scarce capacity in members whose nodes differ
+  sim --pull --seeds 100            members in pull mode among faults of their agents
   sim --autoscalers --seeds 100     autoscalers of both designs among faults
   sim --foretold apply --seeds 300  whether plan apply foretells what happens; why and loss, too"
 )]
@@ -54,6 +55,9 @@ struct Args {
     /// Scarce capacity in members of several nodes with pods, Jobs and quotas of their own
     #[arg(long, conflicts_with_all = ["scarce", "propagation"])]
     varied: bool,
+    /// Members in pull mode, whose agents are processes with faults of their own
+    #[arg(long, conflicts_with_all = ["scarce", "varied", "propagation", "autoscalers", "foretold"])]
+    pull: bool,
     /// Autoscalers of both designs among faults instead of failover
     #[arg(long, conflicts_with_all = ["scarce", "varied", "propagation", "foretold", "keep", "timing", "timings", "show", "digest", "history"])]
     autoscalers: bool,
@@ -213,6 +217,7 @@ fn on_the_propagation(args: &Args, seed: u64) -> anyhow::Result<()> {
 
 fn draw(args: &Args, seed: u64) -> Script {
     match (args.varied, args.scarce) {
+        _ if args.pull => Script::pulled(seed),
         (true, _) => Script::varied(seed),
         (_, true) => Script::scarce(seed),
         _ => Script::from_seed(seed),
@@ -273,7 +278,7 @@ fn many(args: &Args) -> anyhow::Result<()> {
     println!("{} seeds from root {:#x}", args.seeds, root.seed());
     let draws = root.stream("seeds");
     let seeds = (0..args.seeds).map(|_| draws.u64());
-    if args.scarce || args.varied {
+    if args.scarce || args.varied || args.pull {
         return run_all(args, seeds.map(|seed| draw(args, seed)));
     }
     run_all(args, Script::of_runs(seeds))
@@ -312,7 +317,7 @@ fn run_all(args: &Args, scripts: impl Iterator<Item = Script>) -> anyhow::Result
     for failure in &failures {
         println!("failed: {failure}");
     }
-    let many_scarce = args.scarce || args.varied || ran / script::SCARCE_EVERY >= MANY;
+    let many_scarce = args.scarce || args.varied || (!args.pull && ran / script::SCARCE_EVERY >= MANY);
     let expected = |what: &&str| many_scarce || !sometimes::SCARCE.contains(what);
     let never: Vec<_> = sometimes::counts()
         .into_iter()

@@ -7,7 +7,7 @@ use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
 use ironclad_seam::{Rng, Stream};
 
 use super::{Action, App, Failover, Peers, Script, Spread, Step, TaintPolicy, Variety, shortage, varied};
-use crate::sim::{Cut, Fault};
+use crate::sim::{Cut, Fault, world::FIRST_AGENT};
 
 /// Number of kinds of actions that are enabled or disabled for a whole run.
 const KINDS: u64 = 14;
@@ -58,6 +58,38 @@ fn ungrouped(seed: u64) -> Script {
     hold(&rng.child("hold").stream("draws"), script.members, &mut script.apps, &mut steps);
     users(&rng.child("users").stream("draws"), script.members, &mut script.apps, &mut steps);
     (script.kept, script.steps) = steps.into_iter().unzip();
+    script
+}
+
+/// Draws the script of a seed with members in pull mode, whose agents have faults, too.
+pub(super) fn pulled(seed: u64) -> Script {
+    let mut script = ungrouped(seed);
+    let draws = Rng::from_seed(seed).child("pull").stream("draws");
+    script.pull = 1 + draws.below(script.members as u64 - 1) as usize;
+    let first = script.members - script.pull;
+    // People unregister agents by a verb that asks them, which is not simulated.
+    let unjoins =
+        |action: &Action| matches!(action, Action::Unjoin(member) | Action::UnjoinEmpty(member) if *member >= first);
+    let (kept, steps) = (std::mem::take(&mut script.kept), std::mem::take(&mut script.steps));
+    (script.kept, script.steps) = kept.into_iter().zip(steps).filter(|(_, step)| !unjoins(&step.action)).unzip();
+    let mut number = script.kept.iter().max().map_or(0, |last| last + 1);
+    for _ in 0..1 + draws.below(4) {
+        let agent = FIRST_AGENT + draws.below(script.pull as u64) as usize;
+        let time = Duration::from_millis(500 + draws.below(90_000));
+        let action = match draws.below(7) {
+            0 | 1 => Action::Crash(agent, time),
+            2 => Action::Freeze(agent, time.min(Duration::from_secs(20))),
+            3 => Action::CutWatches(agent, [Cut::Reset, Cut::Expired][draws.below(2) as usize]),
+            4 => Action::WriteFault(agent, draws.below(6), Fault::ALL[draws.below(Fault::ALL.len() as u64) as usize]),
+            5 => Action::Conflicts(agent, 1 + draws.below(5)),
+            _ => Action::Skew(agent, draws.below(120_000) as i64 - 60_000),
+        };
+        let place = draws.below(script.steps.len() as u64 + 1) as usize;
+        let after = Duration::from_millis(draws.below(60_000));
+        script.steps.insert(place, Step { after, action });
+        script.kept.insert(place, number);
+        number += 1;
+    }
     script
 }
 
@@ -285,6 +317,7 @@ pub(super) fn plain(seed: u64) -> Script {
         grouped: false,
         shortage: None,
         variety: None,
+        pull: 0,
         steps,
         kept,
     }

@@ -126,7 +126,7 @@ fn setup(script: &Script) -> Setup {
         seed: script.world_seed(),
         members: script.members,
         spares: 0,
-        pull: 0,
+        pull: script.pull,
         nodes: 1,
         zones,
         elected: script.standby,

@@ -51,6 +51,8 @@ pub struct Script {
     /// Number of the run's draws of delays, jitter and uids; 0 for those of the seed itself.
     pub timing: u64,
     pub members: usize,
+    /// Number of members in pull mode, the last ones.
+    pub pull: usize,
     pub gate: bool,
     pub rate: f64,
     pub check: Check,
@@ -90,6 +92,11 @@ impl Script {
         draw::varied(seed)
     }
 
+    /// Draws the script of a seed with members in pull mode, whose agents have faults, too.
+    pub fn pulled(seed: u64) -> Self {
+        draw::pulled(seed)
+    }
+
     /// Draws the script of a seed without its long outage and without actions of users.
     pub fn plain(seed: u64) -> Self {
         draw::plain(seed)
@@ -126,6 +133,7 @@ impl Script {
 
     pub fn again(&self) -> String {
         let (whole, scarce) = match (&self.variety, self.shortage) {
+            _ if self.pull > 0 => (Self::pulled(self.seed), " --pull"),
             (Some(_), _) => (Self::varied(self.seed), " --varied"),
             (None, Some(_)) => (Self::scarce(self.seed), " --scarce"),
             (None, None) => (Self::from_seed(self.seed), ""),
@@ -145,9 +153,10 @@ impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} members, gate {}, rate {}, check {}{}",
+            "seed {}: {} members, {} of them in pull mode, gate {}, rate {}, check {}{}",
             self.seed,
             self.members,
+            self.pull,
             if self.gate { "on" } else { "off" },
             self.rate,
             self.check.as_str(),

@@ -1,0 +1,202 @@
+//! A member in pull mode, from the token to the proxy: with `up`, and with `run` on real kube-apiservers.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use ironclad_testkit::{
+    binary::{Daemon, free_port, ironclad},
+    real::{Binaries, Config, Kubectl, NodeShape, RealEnv, until},
+};
+
+use crate::propagation_up::kubectl;
+
+const DEADLINE: Duration = Duration::from_secs(90);
+
+const WORKLOAD: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 100m}}}]}
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: default}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]
+  placement: {clusterAffinity: {clusterNames: [edge]}}
+"#;
+
+/// Rights of users in the member, as its administrator gives them.
+const ADMINISTRATORS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: fleet-administrators}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: USER}]
+"#;
+
+/// Starts the agent of cluster edge with the line that `token create` prints.
+async fn agent(plane: &str, member: &Path, own: &Path) -> anyhow::Result<Daemon> {
+    let create = ["token", "create", "--print-register-command", "--cluster-name", "edge", "--kubeconfig", plane];
+    let line = ironclad(create).await?.success()?;
+    let words: Vec<&str> = line.split_whitespace().skip_while(|word| *word != "register").collect();
+    let (address, flags) = words.get(1..).and_then(<[&str]>::split_first).context("the line has an address")?;
+    let (member, own) = (member.display().to_string(), own.display().to_string());
+    let mut arguments = vec!["agent", "--metrics-bind-address=0", "--cluster-kubeconfig", &member];
+    arguments.extend(["--karmada-kubeconfig", &own, "--register", address]);
+    arguments.extend(flags);
+    Daemon::start(arguments).await
+}
+
+async fn until_ready(plane: &Kubectl, want: &str) -> anyhow::Result<()> {
+    until(&format!("edge is {want}"), DEADLINE, async || {
+        let path = "jsonpath={.spec.syncMode} {.status.conditions[?(@.type==\"Ready\")].status}";
+        let got = plane.run(["get", "cluster", "edge", "-o", path]).await?;
+        ensure!(got == format!("Pull {want}"), "{got}");
+        Ok(())
+    })
+    .await
+}
+
+/// Applies the workload, and waits until its status came back.
+async fn propagated(plane: &Kubectl) -> anyhow::Result<()> {
+    plane.apply(WORKLOAD).await?;
+    until("the status of the template", DEADLINE, async || {
+        let ready = plane.run(["get", "deploy/web", "-o", "jsonpath={.status.readyReplicas}"]).await?;
+        ensure!(ready == "2", "readyReplicas {ready:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Result<()> {
+    let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let start = async |name: &str, clusters: &str| {
+        let (data, listen) = (dir.path().join(name).display().to_string(), format!("127.0.0.1:{}", free_port()?));
+        let flags = ["--data-dir", &data, "--listen", &listen, "--clusters", clusters, "--metrics-bind-address", "0"];
+        let gates = ["--cluster-monitor-grace-period=6s", "--cluster-monitor-period=1s"];
+        Daemon::start([&["up"][..], &flags, &gates].concat()).await
+    };
+    // The second one has the member, which the first could not reach.
+    let (up, beside) = (start("plane", "0").await?, start("beside", "1").await?);
+    let plane = kubectl(&binaries, &dir.path().join("plane"), "ironclad", dir.path())?;
+    let member = kubectl(&binaries, &dir.path().join("beside"), "member1", dir.path())?;
+    let of_plane = dir.path().join("plane/kubeconfig").display().to_string();
+    let (of_member, own) = (dir.path().join("member1.kubeconfig"), dir.path().join("agent.kubeconfig"));
+    let first = agent(&of_plane, &of_member, &own).await?;
+    until_ready(&plane, "True").await?;
+    propagated(&plane).await?;
+    let uid = member.run(["get", "deploy/web", "-o", "jsonpath={.metadata.uid}"]).await?;
+
+    // Its account of capacity is that of its nodes, over the tunnel.
+    until("why asks the nodes", DEADLINE, async || {
+        let why = ironclad(["why", "deploy/web", "--kubeconfig", &of_plane]).await?.success()?;
+        ensure!(why.contains("edge:2"), "{why}");
+        Ok(())
+    })
+    .await?;
+    // Users are the member's to decide about.
+    let proxied = dir.path().join("edge.kubeconfig");
+    std::fs::write(&proxied, ironclad(["kubeconfig", "edge", "--kubeconfig", &of_plane]).await?.success()?)?;
+    let proxied = Kubectl::new(&binaries, &proxied, dir.path());
+    until("the member refuses the user", DEADLINE, async || {
+        let refused = proxied.run(["get", "pods"]).await.err().context("the user has no rights in the member")?;
+        ensure!(format!("{refused:#}").contains("cannot list resource \"pods\""), "{refused:#}");
+        Ok(())
+    })
+    .await?;
+    member.apply(&ADMINISTRATORS.replace("USER", "ironclad-admin")).await?;
+    until("the member lets the user in", DEADLINE, async || proxied.run(["get", "pods"]).await).await?;
+    let pod = proxied.run(["get", "pods", "-o", "jsonpath={.items[0].metadata.name}"]).await?;
+    ensure!(proxied.run(["logs", &pod]).await?.contains("simulated container"), "logs go over the tunnel");
+    let echoed = proxied.run(["exec", &pod, "--", "echo", "through two hops"]).await?;
+    ensure!(echoed.trim() == "through two hops", "{echoed}");
+
+    // The agent is killed: the cluster becomes Unknown, and nothing happens to what runs.
+    first.kill().await?;
+    until_ready(&plane, "Unknown").await?;
+    let gone = proxied.run(["get", "pods"]).await.err().context("nobody is there to ask")?;
+    ensure!(format!("{gone:#}").contains("pull member without a tunnel"), "{gone:#}");
+    plane.run(["scale", "deploy/web", "--replicas=3"]).await?;
+    // It has its certificate, and needs no token any more.
+    let (of_member, own) = (of_member.display().to_string(), own.display().to_string());
+    let flags = ["--cluster-kubeconfig", &of_member, "--karmada-kubeconfig", &own, "--metrics-bind-address=0"];
+    let second = Daemon::start([&["agent", "--cluster-name", "edge"][..], &flags].concat()).await?;
+    until_ready(&plane, "True").await?;
+    until("what it missed is applied", DEADLINE, async || {
+        let path = "jsonpath={.metadata.uid} {.spec.replicas}";
+        let got = member.run(["get", "deploy/web", "-o", path]).await?;
+        ensure!(got == format!("{uid} 3"), "{got}");
+        Ok(())
+    })
+    .await?;
+    // Nobody else becomes the agent of this name while it lives.
+    let other = dir.path().join("other.kubeconfig");
+    let taken = agent(&of_plane, Path::new(&of_member), &other);
+    let taken = tokio::time::timeout(Duration::from_secs(10), taken).await;
+    ensure!(!matches!(taken, Ok(Ok(_))), "a second certificate was approved");
+    // With its certificate it reads and writes nothing of others.
+    let as_agent = Kubectl::new(&binaries, Path::new(&own), dir.path());
+    for words in [
+        &["get", "secrets", "-n", "kube-system"][..],
+        &["get", "works", "-n", "karmada-es-other"],
+        &["create", "namespace", "x"],
+    ] {
+        let refused = as_agent.run(words.iter().copied()).await.err().context("an agent may not do that")?;
+        ensure!(format!("{refused:#}").contains("forbidden"), "{words:?}: {refused:#}");
+    }
+    second.stop().await?;
+    beside.stop().await?;
+    up.stop().await
+}
+
+#[tokio::test]
+async fn agents_serve_members_of_a_real_kube_apiserver() -> anyhow::Result<()> {
+    let nodes = NodeShape { count: 1, ..NodeShape::default() };
+    let Some(env) = RealEnv::start_or_skip(Config { members: 1, nodes, ..Config::default() }).await? else {
+        return Ok(());
+    };
+    let of_plane = env.plane().kubeconfig().display().to_string();
+    ironclad(["crds", "--install", "--kubeconfig", &of_plane]).await?.success()?;
+    let run = ["run", "--kubeconfig", &of_plane, "--metrics-bind-address=0", "--proxy-bind-address=127.0.0.1:0"];
+    let daemon = Daemon::start(run).await?;
+    let dir = tempfile::tempdir()?;
+    let (plane, member) = (env.plane().kubectl(), env.member(0).kubectl());
+    let own = dir.path().join("agent.kubeconfig");
+    let serving = agent(&of_plane, &env.member(0).kubeconfig(), &own).await?;
+    until_ready(&plane, "True").await?;
+    propagated(&plane).await?;
+    let pods = member.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]).await?;
+    ensure!(pods.split(' ').count() == 2, "{pods}");
+    // Over the tunnel, which ends at the listener of the proxy.
+    let me = plane.run(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await?;
+    let proxied = dir.path().join("edge.kubeconfig");
+    std::fs::write(&proxied, ironclad(["kubeconfig", "edge", "--kubeconfig", &of_plane]).await?.success()?)?;
+    let proxied = env.kubectl(&proxied);
+    member.apply(&ADMINISTRATORS.replace("USER", &me)).await?;
+    plane.apply(&PROXY_ADMINISTRATORS.replace("USER", &me)).await?;
+    until("the member answers over its tunnel", DEADLINE, async || {
+        let got = proxied.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]).await?;
+        ensure!(got == pods, "{got}");
+        Ok(())
+    })
+    .await?;
+    serving.stop().await?;
+    daemon.stop().await
+}
+
+/// The user is mirrored into members.
+const PROXY_ADMINISTRATORS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: fleet-proxy-administrators}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-proxy-admin}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: USER}]
+"#;

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
     OwnerReference, StringMap, annotations,
-    cluster::Cluster,
-    events, labels,
+    cluster::{Cluster, SyncMode},
+    events, labels, namespaces,
     work::{ObjectReference, Work},
 };
 use ironclad_fleet::{ClusterName, Event, Plan, WorkKey, because::propagation::Reason};
@@ -103,9 +103,10 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
     let cluster = seen.cluster;
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let name = text(&cluster.metadata.name);
-    let (Some(secret), None) = (&cluster.spec.impersonator_secret_ref, &cluster.metadata.deletion_timestamp) else {
-        return plan;
-    };
+    let named = cluster.spec.impersonator_secret_ref.as_ref().map(|secret| secret.namespace.as_str());
+    // An agent keeps the credentials of the impersonator to itself.
+    let of_agent = (cluster.spec.sync_mode == SyncMode::Pull).then_some(namespaces::CLUSTER);
+    let (Some(namespace), None) = (named.or(of_agent), &cluster.metadata.deletion_timestamp) else { return plan };
     let cluster_name = ClusterName::from(name.as_str());
     let owner = OwnerReference {
         api_version: "cluster.karmada.io/v1alpha1".into(),
@@ -115,7 +116,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
         controller: Some(true),
         block_owner_deletion: Some(true),
     };
-    for manifest in [role(&subjects(&name, seen.rbac)), binding(&secret.namespace)] {
+    for manifest in [role(&subjects(&name, seen.rbac)), binding(namespace)] {
         let kind = manifest["kind"].as_str().unwrap_or_default();
         let key = owned::key(&cluster_name, kind, "", NAME);
         let existing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
@@ -379,5 +380,9 @@ mod tests {
 
         let plain = cluster("m1", "True");
         assert!(decide(&Seen { cluster: &plain, rbac: &all, works: &[] }, ids("x")).is_quiet(), "no impersonation");
+        let mut pulled = plain;
+        pulled.spec.sync_mode = SyncMode::Pull;
+        let plan = decide(&Seen { cluster: &pulled, rbac: &all, works: &[] }, ids("x"));
+        assert_eq!(plan.effects.len(), 2, "an agent keeps the Secret of the impersonator in its member");
     }
 }

@@ -26,7 +26,7 @@ impl ClusterProxy {
         };
         let asked = request.headers().get(header::UPGRADE).and_then(|protocol| protocol.to_str().ok());
         if asked != Some(TUNNEL) {
-            return Err(ApiError::bad_request(&format!("a tunnel is asked for with the header Upgrade: {TUNNEL}")));
+            return Err(ApiError::bad_request(format!("a tunnel is asked for with the header Upgrade: {TUNNEL}")));
         }
         let upgrade = Upgrade::of(&mut request)?;
         let tunnels = self.0.targets.tunnels().clone();

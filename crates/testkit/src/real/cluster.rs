@@ -302,7 +302,6 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
         ("--proxy-client-cert-file", file("front-proxy.crt")),
         ("--proxy-client-key-file", file("front-proxy.key")),
         ("--authorization-mode", "RBAC".into()),
-        ("--enable-bootstrap-token-auth", "true".into()),
         ("--service-cluster-ip-range", "10.96.0.0/16".into()),
         // So that it works on loopback, without a network.
         ("--advertise-address", "127.0.0.1".into()),
@@ -314,6 +313,8 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
     }
     // As in other clusters: nodes run privileged pods.
     arguments.push("--allow-privileged=true".into());
+    // For members in pull mode.
+    arguments.push("--enable-bootstrap-token-auth=true".into());
     arguments
 }
 

@@ -109,8 +109,8 @@ impl Slot {
             history.clone(),
         );
         let client = in_process_client(link, Arc::new(Traffic::without_managed_fields()));
-        let elector =
-            (lead == Lead::Elected).then(|| Elector::new(client.clone(), seam.clone(), LeaderOptions::new(&name)));
+        let elector = (lead == Lead::Elected && self.agent_of.is_none())
+            .then(|| Elector::new(client.clone(), seam.clone(), LeaderOptions::new(&name)));
         let fence = elector.as_ref().map(Elector::fence);
         let connector = Arc::new(SimConnector {
             members: members.clone(),

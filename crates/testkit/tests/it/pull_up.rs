@@ -171,8 +171,8 @@ async fn agents_serve_members_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     let (plane, member) = (env.plane().kubectl(), env.member(0).kubectl());
     let own = dir.path().join("agent.kubeconfig");
     let serving = agent(&of_plane, &env.member(0).kubeconfig(), &own).await?;
-    until_ready(&plane, "True").await?;
-    propagated(&plane).await?;
+    until_ready(plane, "True").await?;
+    propagated(plane).await?;
     let pods = member.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]).await?;
     ensure!(pods.split(' ').count() == 2, "{pods}");
     // Over the tunnel, which ends at the listener of the proxy.
@@ -183,6 +183,8 @@ async fn agents_serve_members_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     member.apply(&ADMINISTRATORS.replace("USER", &me)).await?;
     plane.apply(&PROXY_ADMINISTRATORS.replace("USER", &me)).await?;
     until("the member answers over its tunnel", DEADLINE, async || {
+        // kubectl hides the message of a discovery that is refused.
+        proxied.run(["get", "--raw", "/api"]).await?;
         let got = proxied.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]).await?;
         ensure!(got == pods, "{got}");
         Ok(())

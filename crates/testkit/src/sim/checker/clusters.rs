@@ -181,7 +181,9 @@ impl Clusters {
             // The writer's clock may be wrong, but by the same amount at both flips.
             let apart = (since - state.ready_since_wall).max(said - state.ready_since_said);
             let apart = Duration::from_secs(u64::try_from(apart).unwrap_or_default());
-            if let (false, Some(last)) = (first, state.flipped)
+            // Silence of an agent begins and ends at once.
+            let by_silence = new.ready() == Some(UNKNOWN) || old.is_some_and(|old| old.ready() == Some(UNKNOWN));
+            if let (false, false, Some(last)) = (first, by_silence, state.flipped)
                 && at - last + SECOND < rules.debounce
                 && apart + SECOND < rules.debounce
                 && !starts.iter().any(|start| (last..=at).contains(start))
@@ -193,7 +195,7 @@ impl Clusters {
             state.ready_since = at;
             state.ready_since_wall = since;
             state.ready_since_said = said;
-            state.flipped = Some(at);
+            state.flipped = (!by_silence).then_some(at);
         }
         let unavailable = new.metadata.deletion_timestamp.is_some() || !new.is_ready();
         let repels = unavailable || new.spec.taints.iter().any(|taint| taint.effect == NO_SCHEDULE);

@@ -72,8 +72,8 @@ pub(super) fn pulled(seed: u64) -> Script {
         |action: &Action| matches!(action, Action::Unjoin(member) | Action::UnjoinEmpty(member) if *member >= first);
     let (kept, steps) = (std::mem::take(&mut script.kept), std::mem::take(&mut script.steps));
     (script.kept, script.steps) = kept.into_iter().zip(steps).filter(|(_, step)| !unjoins(&step.action)).unzip();
-    let mut number = script.kept.iter().max().map_or(0, |last| last + 1);
-    for _ in 0..1 + draws.below(4) {
+    let behind = script.kept.iter().max().map_or(0, |last| last + 1);
+    for number in behind..behind + 1 + draws.below(4) as usize {
         let agent = FIRST_AGENT + draws.below(script.pull as u64) as usize;
         let time = Duration::from_millis(500 + draws.below(90_000));
         let action = match draws.below(7) {
@@ -88,7 +88,6 @@ pub(super) fn pulled(seed: u64) -> Script {
         let after = Duration::from_millis(draws.below(60_000));
         script.steps.insert(place, Step { after, action });
         script.kept.insert(place, number);
-        number += 1;
     }
     script
 }

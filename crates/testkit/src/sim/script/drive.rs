@@ -324,7 +324,7 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
     if let Some(variety) = &script.variety {
         variety.furnish(world).await?;
     }
-    world.start_process(0);
+    world.start_controllers().await;
     if script.standby {
         world.start_process(1);
     }

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
-use ironclad_api::{cluster::Cluster, conditions};
+use ironclad_api::{
+    cluster::{Cluster, SyncMode},
+    conditions,
+};
 use ironclad_members::client;
 use ironclad_runtime::{Api, client_from_kubeconfig};
 use ironclad_seam::Clock;
@@ -115,10 +118,13 @@ pub fn without_unready(members: Vec<Member>, clusters: &[Cluster]) -> Vec<Member
     seen.collect()
 }
 
-/// The way through the proxy of the control plane, if it answers for a member that is not known to be away.
-async fn through(kubeconfig: &Kubeconfig, front: Option<&Front>, cluster: &Cluster) -> Option<Access> {
+/// The way through the proxy of the control plane, if it answers for a member that is not known to be away; else why
+/// not.
+async fn through(kubeconfig: &Kubeconfig, front: Option<&Front>, cluster: &Cluster) -> Result<Access, String> {
     let name = cluster.name_any();
-    cluster.is_ready().then_some(())?;
+    if !cluster.is_ready() {
+        return Err("its Cluster is not Ready".to_owned());
+    }
     let answered = async {
         let kubeconfig = proxied::kubeconfig(kubeconfig, front, std::slice::from_ref(&name))?;
         let config = connect::config(kubeconfig, None, "proxy").await?;
@@ -127,12 +133,16 @@ async fn through(kubeconfig: &Kubeconfig, front: Option<&Front>, cluster: &Clust
         client.request::<serde_json::Value>(asked).await?;
         anyhow::Ok(config)
     };
-    match tokio::time::timeout(PROBE_MAX, answered).await {
-        Ok(Ok(config)) => return Some(Access::Context(Box::new(config))),
-        Ok(Err(error)) => tracing::debug!(cluster = name, error = format!("{error:#}"), "not asked through the proxy"),
-        Err(_) => tracing::debug!(cluster = name, "not asked through the proxy: no answer in time"),
-    }
-    None
+    let why = match tokio::time::timeout(PROBE_MAX, answered).await {
+        Ok(Ok(config)) => return Ok(Access::Context(Box::new(config))),
+        Ok(Err(error)) => match error.downcast::<kube::Error>() {
+            Ok(error) => crate::report::answer(&error),
+            Err(error) => format!("{error:#}"),
+        },
+        Err(_) => "no answer in time".to_owned(),
+    };
+    tracing::debug!(cluster = name, why, "not asked through the proxy");
+    Err(why)
 }
 
 async fn access(
@@ -141,10 +151,15 @@ async fn access(
     front: Option<&Front>,
     cluster: &Cluster,
 ) -> Result<Access, String> {
-    if let Some(kubeconfig) = kubeconfig
-        && let Some(access) = through(kubeconfig, front, cluster).await
-    {
-        return Ok(access);
+    if let Some(kubeconfig) = kubeconfig {
+        match through(kubeconfig, front, cluster).await {
+            Ok(access) => return Ok(access),
+            // There is no other way to it.
+            Err(why) if cluster.spec.sync_mode == SyncMode::Pull && cluster.spec.secret_ref.is_none() => {
+                return Err(why);
+            }
+            Err(_) => {}
+        }
     }
     let secret = match &cluster.spec.secret_ref {
         None => Ok(None),

@@ -56,8 +56,8 @@ impl Members {
         Self { connections, seam: seam.clone(), entries: RwLock::default(), on_join, on_connect }
     }
 
-    /// Calls this for every cluster that is tried to be connected for the first time and that this process serves, with the notification by which a
-    /// health check is requested and the owner of the cluster's health checks.
+    /// Calls this for every cluster that is tried to be connected for the first time and that this process serves, with
+    /// the notification by which a health check is requested and the owner of the cluster's health checks.
     pub fn on_join(&self, handler: impl Fn(&ClusterName, &Arc<Notify>, &Tasks) + Send + Sync + 'static) {
         self.on_join.write().push(Box::new(handler));
     }

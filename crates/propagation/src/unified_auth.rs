@@ -97,16 +97,21 @@ pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
     rbac.bindings.iter().filter(|(role, _)| roles.contains(role)).flat_map(|(_, subjects)| subjects.clone()).collect()
 }
 
+/// The namespace of the impersonator's ServiceAccount in a member; `None` for a cluster without impersonation. The agent
+/// of one in pull mode keeps the credentials to itself.
+#[must_use]
+pub fn impersonator(cluster: &Cluster) -> Option<&str> {
+    let named = cluster.spec.impersonator_secret_ref.as_ref().map(|secret| secret.namespace.as_str());
+    named.or((cluster.spec.sync_mode == SyncMode::Pull).then_some(namespaces::CLUSTER))
+}
+
 /// The two objects of a member. No effects if they are up to date, or for a cluster without impersonation.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
     let mut plan = Plan::default();
     let cluster = seen.cluster;
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let name = text(&cluster.metadata.name);
-    let named = cluster.spec.impersonator_secret_ref.as_ref().map(|secret| secret.namespace.as_str());
-    // An agent keeps the credentials of the impersonator to itself.
-    let of_agent = (cluster.spec.sync_mode == SyncMode::Pull).then_some(namespaces::CLUSTER);
-    let (Some(namespace), None) = (named.or(of_agent), &cluster.metadata.deletion_timestamp) else { return plan };
+    let (Some(namespace), None) = (impersonator(cluster), &cluster.metadata.deletion_timestamp) else { return plan };
     let cluster_name = ClusterName::from(name.as_str());
     let owner = OwnerReference {
         api_version: "cluster.karmada.io/v1alpha1".into(),

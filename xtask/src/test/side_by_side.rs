@@ -139,8 +139,8 @@ mod tests {
         let home = folder.join(member);
         fs::create_dir_all(&home).unwrap();
         let path = home.join(format!("{target}.sh"));
-        // By another process: a child that another test starts meanwhile would inherit the open file, and a file that is
-        // open for writing can't be run.
+        // By another process: a child that another test starts meanwhile would inherit the open file, and a file that
+        // is open for writing can't be run.
         let mut writing = Command::new("sh");
         writing.args(["-c", "printf '#!/bin/sh\\n%s' \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(&path).arg(script);
         assert!(writing.status().unwrap().success());

@@ -40,7 +40,8 @@ impl<'a> BootstrapToken<'a> {
         (is(id, ID_LENGTH) && is(secret, SECRET_LENGTH)).then_some(Self { id, secret })
     }
 
-    /// The user of the token; `None` if it is not valid now. Each use is logged with the id, refusals for debugging only, since anybody knows ids.
+    /// The user of the token; `None` if it is not valid now. Each use is logged with the id, refusals for debugging
+    /// only, since anybody knows ids.
     pub(super) fn identity(self, state: &State) -> Option<Identity> {
         let secret = state.builtin_object("", "secrets", NAMESPACE, &format!("{SECRET_PREFIX}{}", self.id))?;
         match groups(&secret, self, state.seam.clock.wall()) {

@@ -165,7 +165,7 @@ impl UnifiedAuth {
 
     fn enqueue_all(&self) {
         for cluster in self.clusters.list() {
-            if cluster.spec.impersonator_secret_ref.is_some() {
+            if unified_auth::impersonator(&cluster).is_some() {
                 self.queue.add_low_priority(cluster.name_any().as_str().into());
             }
         }

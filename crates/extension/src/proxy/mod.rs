@@ -83,8 +83,8 @@ struct Shared {
 }
 
 impl ClusterProxy {
-    /// A proxy to the members of this control plane, to those in pull mode over these tunnels. The client reads Clusters,
-    /// their Secrets and the Works of the impersonator.
+    /// A proxy to the members of this control plane, to those in pull mode over these tunnels. The client reads
+    /// Clusters, their Secrets and the Works of the impersonator.
     pub fn new(plane: Client, rights: impl Rights, clock: &Clock, tunnels: Tunnels) -> Self {
         let targets = Targets::new(plane, clock.clone(), tunnels);
         Self(Arc::new(Shared { targets, rights: Box::new(rights), clock: clock.clone() }))

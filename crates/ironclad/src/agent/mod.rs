@@ -98,6 +98,7 @@ pub(crate) struct AgentArgs {
     /// Address of the member's API server for others
     #[arg(
         long,
+        help_heading = "Cluster",
         env = "IRONCLAD_CLUSTER_API_ENDPOINT",
         value_name = "URL",
         default_value = "",
@@ -107,6 +108,7 @@ pub(crate) struct AgentArgs {
     /// Forward proxy on the way to it
     #[arg(
         long,
+        help_heading = "Cluster",
         env = "IRONCLAD_PROXY_SERVER_ADDRESS",
         value_name = "URL",
         default_value = "",
@@ -114,23 +116,24 @@ pub(crate) struct AgentArgs {
     )]
     proxy_server_address: String,
     /// Cloud provider of the member
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(long, help_heading = "Cluster", value_name = "NAME", default_value = "", hide_default_value = true)]
     cluster_provider: String,
     /// Region of the member
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(long, help_heading = "Cluster", value_name = "NAME", default_value = "", hide_default_value = true)]
     cluster_region: String,
     /// Failure zones of the member
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, help_heading = "Cluster", value_name = "NAME,...", value_delimiter = ',')]
     cluster_zones: Vec<String>,
     /// Controllers to run: `*` all, `name` this one, `-name` not this one
     #[arg(long, env = "IRONCLAD_CONTROLLERS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
     controllers: String,
     /// Duration of the Lease by which the control plane sees that this agent is alive
-    #[arg(long, env = "IRONCLAD_CLUSTER_LEASE_DURATION", default_value_t = Period(Duration::from_secs(40)), value_name = "DURATION")]
+    #[arg(long, help_heading = "Cluster", env = "IRONCLAD_CLUSTER_LEASE_DURATION", default_value_t = Period(Duration::from_secs(40)), value_name = "DURATION")]
     cluster_lease_duration: Period,
     /// Part of that duration after which it is renewed
     #[arg(
         long,
+        help_heading = "Cluster",
         env = "IRONCLAD_CLUSTER_LEASE_RENEW_INTERVAL_FRACTION",
         default_value_t = 0.25,
         value_name = "FRACTION"
@@ -153,7 +156,7 @@ struct AcceptedArgs {
     #[arg(long, hide = true, default_value = namespaces::CLUSTER, value_name = "NAME")]
     cluster_namespace: String,
     /// Accepted for command lines of karmada-agent: no credentials of the member leave it
-    #[arg(long, hide = true, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, hide = true, value_delimiter = ',', value_name = "WHAT")]
     report_secrets: Vec<String>,
     /// Accepted for command lines of karmada-agent: the certificate is looked at each minute
     #[arg(long, hide = true, value_name = "DURATION")]
@@ -229,7 +232,8 @@ impl AgentArgs {
         connect::config(kubeconfig, self.karmada_context.as_deref(), "control plane").await
     }
 
-    /// The control plane where it accepts tunnels: at the listener of `ironclad run`, if there is one, else at its server.
+    /// The control plane where it accepts tunnels: at the listener of `ironclad run`, if there is one, else at its
+    /// server.
     async fn tunnel_end(&self, plane: &Client) -> Result<Config, String> {
         let mut config = self.plane().await.map_err(|error| format!("{error:#}"))?;
         if let Some(Front { address, ca_bundle }) = proxied::front(plane).await {

@@ -100,6 +100,11 @@ fn fixed_seeds_in_members_that_differ() -> anyhow::Result<()> {
 }
 
 #[test]
+fn fixed_seeds_with_members_in_pull_mode() -> anyhow::Result<()> {
+    run_all((0..nightly::half(SEEDS / 2)).map(Script::pulled))
+}
+
+#[test]
 fn seeds_that_found_bugs() -> anyhow::Result<()> {
     let plain = FOUND_PLAIN.into_iter().map(Script::plain);
     let scarce = FOUND_SCARCE.into_iter().map(Script::scarce);

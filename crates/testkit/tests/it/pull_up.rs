@@ -102,18 +102,18 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
         Ok(())
     })
     .await?;
-    // Users are the member's to decide about.
+    // Users go as themselves: the member knows this one as an administrator by the group, and Jane not at all.
     let proxied = dir.path().join("edge.kubeconfig");
     std::fs::write(&proxied, ironclad(["kubeconfig", "edge", "--kubeconfig", &of_plane]).await?.success()?)?;
     let proxied = Kubectl::new(&binaries, &proxied, dir.path());
-    until("the member refuses the user", DEADLINE, async || {
-        let refused = proxied.run(["get", "pods"]).await.err().context("the user has no rights in the member")?;
-        ensure!(format!("{refused:#}").contains("cannot list resource \"pods\""), "{refused:#}");
+    until("the member lets the user in", DEADLINE, async || proxied.run(["get", "pods"]).await).await?;
+    plane.apply(&PROXY_ADMINISTRATORS.replace("USER", "jane")).await?;
+    until("the member decides about Jane", DEADLINE, async || {
+        let refused = proxied.run(["get", "--raw", "/api/v1/nodes", "--as", "jane"]).await.err().context("let in")?;
+        ensure!(format!("{refused:#}").contains("User \"jane\" cannot list resource \"nodes\""), "{refused:#}");
         Ok(())
     })
     .await?;
-    member.apply(&ADMINISTRATORS.replace("USER", "ironclad-admin")).await?;
-    until("the member lets the user in", DEADLINE, async || proxied.run(["get", "pods"]).await).await?;
     let pod = proxied.run(["get", "pods", "-o", "jsonpath={.items[0].metadata.name}"]).await?;
     ensure!(proxied.run(["logs", &pod]).await?.contains("simulated container"), "logs go over the tunnel");
     let echoed = proxied.run(["exec", &pod, "--", "echo", "through two hops"]).await?;

@@ -256,6 +256,7 @@ where
 #[cfg(test)]
 mod tests {
     use http_body_util::Full;
+    use ironclad_seam::Tasks;
 
     use super::*;
     use crate::Streams;
@@ -283,8 +284,9 @@ mod tests {
         assert!(refused.contains("holds no tunnel open"), "{refused}");
         let (near, far) = tokio::io::duplex(1 << 16);
         let (carried, of_agent) = (tunnels.clone(), agent(far));
-        let first = tokio::spawn(async move { carried.carry("m1", near).await });
-        let serving = tokio::spawn(of_agent);
+        let (carriers, one, other) = (Tasks::new("carriers"), Tasks::new("one agent"), Tasks::new("other agent"));
+        let first = carriers.spawn("first", async move { carried.carry("m1", near).await });
+        drop(one.spawn("serve", of_agent));
         while !tunnels.is_open("m1") {
             tokio::task::yield_now().await;
         }
@@ -294,12 +296,12 @@ mod tests {
         // A second tunnel takes over, and the end of the first changes nothing.
         let (near, far) = tokio::io::duplex(1 << 16);
         let (carried, of_agent) = (tunnels.clone(), agent(far));
-        let second = tokio::spawn(async move { carried.carry("m1", near).await });
-        let also_serving = tokio::spawn(of_agent);
+        let second = carriers.spawn("second", async move { carried.carry("m1", near).await });
+        drop(other.spawn("serve", of_agent));
         while tunnels.0.open.read().get("m1").map(|open| open.id) != Some(1) {
             tokio::task::yield_now().await;
         }
-        serving.abort();
+        one.kill();
         let _ = first.await;
         assert!(tunnels.is_open("m1"));
         // A connection over the first may be found broken once.
@@ -308,7 +310,7 @@ mod tests {
             answer = asked(&streams, "/b").await;
         }
         assert_eq!(answer.unwrap(), "GET /b");
-        also_serving.abort();
+        other.kill();
         let _ = second.await;
         assert!(!tunnels.is_open("m1"));
     }

@@ -86,8 +86,15 @@ fn sources(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Int
         Events::new(plane.clone(), &seam, &Settings::default()),
         InterpreterMetrics::register(&mut Registry::default()),
     );
-    let sources =
-        Interpreters::follow(&seam, &plane, &backends, &Caches::new(Scope::All, &seam), &events, &metrics, &None);
+    let sources = Interpreters::follow(
+        &seam,
+        &plane,
+        &backends,
+        &Caches::new(Scope::All, &seam),
+        &events,
+        &metrics,
+        &Settings::default(),
+    );
     sources.set_webhooks(Webhooks::new([&configuration(timeout_seconds)]));
     (sources, asked)
 }

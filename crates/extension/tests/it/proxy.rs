@@ -7,6 +7,7 @@ use http_body_util::BodyExt as _;
 use ironclad_admission::Config;
 use ironclad_apiserver::Identity;
 use ironclad_extension::proxy::ClusterProxy;
+use ironclad_runtime::Tunnels;
 use ironclad_seam::Clock;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};

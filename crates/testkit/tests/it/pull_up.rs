@@ -12,6 +12,9 @@ use crate::propagation_up::kubectl;
 
 const DEADLINE: Duration = Duration::from_secs(90);
 
+/// It is renewed each second.
+const LEASE: &str = "--cluster-lease-duration=4s";
+
 const WORKLOAD: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -47,7 +50,7 @@ async fn agent(plane: &str, member: &Path, own: &Path) -> anyhow::Result<Daemon>
     let words: Vec<&str> = line.split_whitespace().skip_while(|word| *word != "register").collect();
     let (address, flags) = words.get(1..).and_then(<[&str]>::split_first).context("the line has an address")?;
     let (member, own) = (member.display().to_string(), own.display().to_string());
-    let mut arguments = vec!["agent", "--metrics-bind-address=0", "--cluster-kubeconfig", &member];
+    let mut arguments = vec!["agent", "--metrics-bind-address=0", LEASE, "--cluster-kubeconfig", &member];
     arguments.extend(["--karmada-kubeconfig", &own, "--register", address]);
     arguments.extend(flags);
     Daemon::start(arguments).await
@@ -81,8 +84,10 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     let start = async |name: &str, clusters: &str| {
         let (data, listen) = (dir.path().join(name).display().to_string(), format!("127.0.0.1:{}", free_port()?));
         let flags = ["--data-dir", &data, "--listen", &listen, "--clusters", clusters, "--metrics-bind-address", "0"];
-        let gates = ["--cluster-monitor-grace-period=6s", "--cluster-monitor-period=1s"];
-        Daemon::start([&["up"][..], &flags, &gates].concat()).await
+        let times = ["--cluster-monitor-grace-period=6s", "--cluster-monitor-period=1s"];
+        // The one that has the member leaves the rights of its users to the other.
+        let controllers = if clusters == "0" { "*" } else { "*,-unifiedAuth" };
+        Daemon::start([&["up", "--controllers", controllers][..], &flags, &times].concat()).await
     };
     // The second one has the member, which the first could not reach.
     let (up, beside) = (start("plane", "0").await?, start("beside", "1").await?);
@@ -128,7 +133,7 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     // It has its certificate, and needs no token any more.
     let (of_member, own) = (of_member.display().to_string(), own.display().to_string());
     let flags = ["--cluster-kubeconfig", &of_member, "--karmada-kubeconfig", &own, "--metrics-bind-address=0"];
-    let second = Daemon::start([&["agent", "--cluster-name", "edge"][..], &flags].concat()).await?;
+    let second = Daemon::start([&["agent", LEASE, "--cluster-name", "edge"][..], &flags].concat()).await?;
     until_ready(&plane, "True").await?;
     until("what it missed is applied", DEADLINE, async || {
         let path = "jsonpath={.metadata.uid} {.spec.replicas}";

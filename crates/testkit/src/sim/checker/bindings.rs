@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) leaving: BTreeMap<String, Duration>,
     /// The clusters that it left because it was scaled and did not fit there any more.
     pub(super) outgrown: BTreeSet<String>,
+    /// Clusters that a Directly task emptied and that are no targets since: their copies may go after its end.
+    pub(super) left_directly: BTreeSet<String>,
 }
 
 /// Inputs of an eviction decision besides taints.
@@ -164,6 +166,10 @@ impl Bindings {
             state.leaving.entry(task.from_cluster.clone()).or_insert(at);
         }
         state.outgrown.retain(|cluster| new.spec.target(cluster).is_none());
+        let directly = |task: &&GracefulEvictionTask| task.purge_mode == Some(PurgeMode::Directly);
+        let tasks = new.spec.graceful_eviction_tasks.iter().filter(directly);
+        state.left_directly.extend(tasks.map(|task| task.from_cluster.clone()));
+        state.left_directly.retain(|cluster| new.spec.target(cluster).is_none());
         state.outgrown.extend(old.into_iter().flat_map(|old| outgrown(old, new)).map(|target| target.name.clone()));
         state.stuck = match (state.stuck, stuck(new)) {
             (Some((since, _)), Some(why)) => Some((since, why)),

@@ -182,7 +182,8 @@ impl Clusters {
             let apart = (since - state.ready_since_wall).max(said - state.ready_since_said);
             let apart = Duration::from_secs(u64::try_from(apart).unwrap_or_default());
             // Silence of an agent begins and ends at once.
-            let by_silence = new.ready() == Some(UNKNOWN) || old.is_some_and(|old| old.ready() == Some(UNKNOWN));
+            let is_unknown = |cluster: &Cluster| cluster.ready() == Some(UNKNOWN);
+            let by_silence = new.spec.sync_mode == SyncMode::Pull && (is_unknown(new) || old.is_some_and(is_unknown));
             if let (false, false, Some(last)) = (first, by_silence, state.flipped)
                 && at - last + SECOND < rules.debounce
                 && apart + SECOND < rules.debounce

@@ -92,7 +92,9 @@ pub(super) fn deleted(
     let was_abandoned = abandoned.contains(object);
     let state = bindings.get(&BindingRef::from(binding).key());
     let outgrown = state.is_some_and(|state| state.outgrown.contains(&*cluster.0));
+    let left_directly = state.is_some_and(|state| state.left_directly.contains(&*cluster.0));
     if directly
+        || left_directly
         || elsewhere
         || was_abandoned
         || binding.metadata.deletion_timestamp.is_some()

@@ -97,8 +97,8 @@ pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
     rbac.bindings.iter().filter(|(role, _)| roles.contains(role)).flat_map(|(_, subjects)| subjects.clone()).collect()
 }
 
-/// The namespace of the impersonator's ServiceAccount in a member; `None` for a cluster without impersonation. The agent
-/// of one in pull mode keeps the credentials to itself.
+/// The namespace of the impersonator's ServiceAccount in a member; `None` for a cluster without impersonation. An agent
+/// keeps these credentials in its member.
 #[must_use]
 pub fn impersonator(cluster: &Cluster) -> Option<&str> {
     let named = cluster.spec.impersonator_secret_ref.as_ref().map(|secret| secret.namespace.as_str());

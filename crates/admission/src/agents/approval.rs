@@ -1,6 +1,6 @@
 //! Approval of agents' certificates (specification/operations.md 10.4).
 //!
-//! Who may have a request approved gets a renewal always, and a first certificate only if that takes no agent's
+//! A renewal is approved for whoever may have it approved, a first certificate only if it also takes no agent's
 //! identity away. Other requests stay pending: a person may approve them.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,4 +1,5 @@
-//! What a member needs before it has credentials: rights of bootstrap tokens, and the address of the control plane.
+//! Objects that a member needs before it has credentials: rights of bootstrap tokens, and the address of the control
+//! plane.
 
 use std::sync::Arc;
 

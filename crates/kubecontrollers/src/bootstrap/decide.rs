@@ -1,4 +1,4 @@
-//! What bootstrap tokens are valid for signing, which signatures ConfigMap `cluster-info` lacks, and when a token ends.
+//! Bootstrap tokens that may sign, the signatures that ConfigMap `cluster-info` lacks, and the end of a token.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 

@@ -197,6 +197,20 @@ impl AcceptedArgs {
     }
 }
 
+/// Warnings about flags of cluster health that were given and that only the control plane reads.
+fn of_the_control_plane(given: &HealthFlags) -> Vec<String> {
+    let default = HealthFlags::default();
+    let differing = [
+        ("cluster-monitor-period", given.monitor_period != default.monitor_period),
+        ("cluster-monitor-grace-period", given.monitor_grace_period != default.monitor_grace_period),
+        ("cluster-startup-grace-period", given.startup_grace_period != default.startup_grace_period),
+        ("taint-cluster-by-condition", given.by_condition != default.by_condition),
+        ("allow-no-execute-taint-policy", given.no_execute_policy != default.no_execute_policy),
+    ];
+    let differing = differing.into_iter().filter(|(_, differs)| *differs);
+    differing.map(|(flag, _)| format!("--{flag} has no effect in an agent: the control plane has it")).collect()
+}
+
 /// The controller of karmada-agent that renews its certificate, which always runs here.
 const CERT_ROTATION: &str = "certRotation";
 
@@ -216,7 +230,7 @@ impl AgentArgs {
         let of_rotation = |item: &&str| item.trim().trim_start_matches('-') != CERT_ROTATION;
         let controllers = self.controllers.split(',').filter(of_rotation).collect::<Vec<_>>().join(",");
         let controllers = ControllerList::parse(&controllers).map_err(|error| misused(error.to_string()))?;
-        for warning in self.accepted.warnings() {
+        for warning in self.accepted.warnings().into_iter().chain(of_the_control_plane(&failover.health)) {
             tracing::warn!("{warning}");
         }
         Ok(Settings { agent_of: Some(self.cluster_name.as_str().into()), controllers, failover, ..Settings::default() })
@@ -442,4 +456,19 @@ async fn register(plane: &Client, wanted: &Registration) -> anyhow::Result<()> {
         Some(cluster) => drop(clusters.replace(&wanted.name, &PostParams::default(), &cluster).await?),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_only_the_control_plane_reads_are_told() {
+        assert_eq!(of_the_control_plane(&HealthFlags::default()), Vec::<String>::new());
+        let given = HealthFlags { monitor_period: Duration::from_secs(1), ..HealthFlags::default() };
+        let want = "--cluster-monitor-period has no effect in an agent: the control plane has it";
+        assert_eq!(of_the_control_plane(&given), [want]);
+        let used = HealthFlags { success_threshold: Duration::from_secs(1), ..HealthFlags::default() };
+        assert_eq!(of_the_control_plane(&used), Vec::<String>::new(), "agents probe their members");
+    }
 }

@@ -24,6 +24,7 @@ pub mod registration;
 mod request;
 pub mod review;
 mod rules;
+pub mod stored;
 pub mod table;
 pub mod without_effect;
 

@@ -2,12 +2,12 @@
 //! come from the one table.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ironclad_api::agents::AGENT_USER_PREFIX;
+use ironclad_api::{agents::AGENT_USER_PREFIX, cluster::STORED_GROUP};
 use serde_json::{Value, json};
 
 use crate::{
     Config,
-    table::{OWN_FIELD_MANAGERS, Phase, Scope, WEBHOOKS, Webhook},
+    table::{CLUSTER, OWN_FIELD_MANAGERS, Phase, Scope, WEBHOOKS, Webhook},
 };
 
 /// Name of the MutatingWebhookConfiguration.
@@ -64,11 +64,12 @@ fn entry(webhook: &Webhook, endpoint: &Endpoint, ca: &str, config: &Config) -> V
         Scope::Any => "*",
     };
     let operations: Vec<&str> = webhook.operations.iter().map(|operation| operation.as_str()).collect();
+    let groups = if webhook.group == CLUSTER { vec![CLUSTER, STORED_GROUP] } else { vec![webhook.group] };
     let mut entry = json!({
         "name": webhook.name,
         "clientConfig": endpoint.client_config(webhook.path, ca),
         "rules": [{
-            "operations": operations, "apiGroups": [webhook.group], "apiVersions": [webhook.version],
+            "operations": operations, "apiGroups": groups, "apiVersions": [webhook.version],
             "resources": [webhook.resource], "scope": scope,
         }],
         "admissionReviewVersions": ["v1"],

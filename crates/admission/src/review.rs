@@ -1,11 +1,12 @@
 //! AdmissionReview on the wire (specification/admission.md 1.1).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ironclad_api::cluster::STORED_GROUP;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Config, Denial, Lookups, Need, Operation, Request, Verdict, diff, rules,
-    table::{Phase, Webhook},
+    Config, Denial, Lookups, Need, Operation, Request, Verdict, diff, rules, stored,
+    table::{CLUSTER, Phase, Webhook},
 };
 
 use std::collections::BTreeSet;
@@ -30,7 +31,7 @@ impl Review {
         if kind != (Some("admission.k8s.io/v1"), Some("AdmissionReview")) {
             return Err("the body is no AdmissionReview of admission.k8s.io/v1".to_owned());
         }
-        let request = review["request"].take();
+        let mut request = review["request"].take();
         let operation = match request["operation"].as_str() {
             Some("CREATE") => Operation::Create,
             Some("UPDATE") => Operation::Update,
@@ -38,6 +39,11 @@ impl Review {
             Some("CONNECT") => Operation::Connect,
             other => return Err(format!("{other:?} is no operation")),
         };
+        if request.pointer("/resource/group").is_some_and(|group| group == STORED_GROUP) {
+            // The rules are about the Clusters that are served.
+            stored::serve(&mut request);
+            request["resource"]["group"] = CLUSTER.into();
+        }
         let uid = request["uid"].as_str().unwrap_or_default().to_owned();
         if uid.is_empty() {
             return Err("request.uid is missing".to_owned());

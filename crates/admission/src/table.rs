@@ -189,7 +189,8 @@ const WORK: &str = "work.karmada.io";
 const AUTOSCALING: &str = "autoscaling.karmada.io";
 const NETWORKING: &str = "networking.karmada.io";
 const CONFIG: &str = "config.karmada.io";
-const CLUSTER: &str = "cluster.karmada.io";
+/// Group of Clusters.
+pub(crate) const CLUSTER: &str = "cluster.karmada.io";
 const MULTICLUSTER: &str = "multicluster.x-k8s.io";
 
 /// Defaults that most webhooks share.

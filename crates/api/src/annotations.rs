@@ -101,3 +101,11 @@ pub const FEDERATED_HPA_REBALANCE: &str = "federatedhpa.karmada.io/rebalance";
 pub const FEDERATED_HPA_ON_DELETE: &str = "federatedhpa.karmada.io/on-delete";
 /// JSON of what each member reports of a spread HPA.
 pub const FEDERATED_HPA_STATUS: &str = "federatedhpa.karmada.io/status";
+/// On the copy of a Cluster that moves to another form: uid of the original, until that is gone.
+pub const COPY_OF: &str = "cluster.ironclad.io/copy-of";
+/// On such a copy: resourceVersion of the original.
+pub const COPIED_VERSION: &str = "cluster.ironclad.io/copied-version";
+/// On such a copy: somebody had begun to delete the original.
+pub const COPY_OF_DELETED: &str = "cluster.ironclad.io/copy-of-deleted";
+/// On the original: its copy is whole, and it is about to be removed.
+pub const COPY_MADE: &str = "cluster.ironclad.io/copy-made";

@@ -11,6 +11,15 @@ use crate::{ResourceList, Shared, StringMap, conditions, kind::kind, omit, schem
 /// Longest name of a Cluster: its execution namespace has to fit into 63 characters.
 pub const NAME_LENGTH_MAX: usize = 48;
 
+/// `apiVersion` of Clusters.
+pub const GROUP_VERSION: &str = "cluster.karmada.io/v1alpha1";
+/// Group in which `run --aggregate-clusters` stores Clusters (specification/operations.md 4.1).
+pub const STORED_GROUP: &str = "cluster.ironclad.io";
+/// `apiVersion` of stored Clusters.
+pub const STORED_GROUP_VERSION: &str = "cluster.ironclad.io/v1alpha1";
+/// Group of users whose requests for stored Clusters a process of ours passes on, and has authorized.
+pub const STORED_USERS: &str = "system:ironclad:stored-clusters";
+
 kind! {
     /// A member cluster.
     Cluster: "cluster.karmada.io", "v1alpha1", "clusters", Cluster

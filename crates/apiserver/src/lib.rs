@@ -62,7 +62,7 @@ pub use inprocess::{InProcess, Unreachable};
 pub use openapi::{OpenApi, OpenApiVersion};
 pub use options::{Bounds, OpenError, Options, ServiceAccountAdmission, Token};
 pub use respond::ResponseBody;
-pub use route::{RequestBody, Route, RouteFuture, Upgrade};
+pub use route::{Connects, RequestBody, Route, RouteFuture, Upgrade};
 pub use served::{Served, ServedResource};
 pub use server::{Server, read_body};
 pub use status::{ApiError, Cause, Details};

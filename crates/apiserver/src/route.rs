@@ -34,10 +34,30 @@ pub trait Route: Send + Sync {
         false
     }
 
+    /// The subresource of a stored kind that this route answers, if it does: requests to it are reviewed as connections.
+    fn connects(&self) -> Option<&'static Connects> {
+        None
+    }
+
     /// Answers a request, without the time limit of ordinary requests. The future is dropped when the client goes, and
     /// later the body of the answer. [`crate::read_body`] reads the body as a whole, [`Upgrade::of`] takes the
     /// connection over.
     fn call(&self, request: Request<RequestBody>, identity: Identity) -> RouteFuture;
+}
+
+/// A subresource of a stored kind by which a route lets users connect, as to pods by `exec`.
+#[derive(Debug)]
+pub struct Connects {
+    /// API group of the kind.
+    pub group: &'static str,
+    /// Plural of the kind.
+    pub resource: &'static str,
+    /// Name of the subresource.
+    pub subresource: &'static str,
+    /// Kind of the options that webhooks and policies see, whose field `path` is the path below the subresource.
+    pub options: &'static str,
+    /// The verbs that discovery lists.
+    pub verbs: &'static [&'static str],
 }
 
 /// The connection that a request came over.

@@ -18,7 +18,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    ApiError, Identity, OpenError, Options, Served, ServedApi, aggregation, api_services, auth, bootstrap,
+    ApiError, Connects, Identity, OpenError, Options, Served, ServedApi, admission, aggregation, api_services, auth,
+    bootstrap,
     context::Cx,
     crd::lifecycle,
     discovery, health,
@@ -130,6 +131,15 @@ impl Server {
     /// Adds a route that takes its paths before all others that are there.
     pub fn mount_in_front(&self, route: Arc<dyn Route>) {
         self.routes.write().insert(0, route);
+    }
+
+    /// Adds a subresource that a route answers to discovery.
+    ///
+    /// # Errors
+    /// The store's content can't be read.
+    pub fn announce_subresource(&self, connects: &'static Connects) -> Result<(), ApiError> {
+        self.state.registry.connect(connects);
+        lifecycle::refresh_registry(&self.state)
     }
 
     /// Adds a group that a route answers to discovery.
@@ -286,7 +296,11 @@ impl Server {
             self.authorize_address(&identity, &parts.method, path, address.as_ref(), &query)?;
         }
         if let Some(route) = route {
-            return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
+            let warnings = match (route.connects(), &address) {
+                (Some(connects), Some(address)) => self.review_connection(&parts, address, &identity, connects).await?,
+                _ => vec![],
+            };
+            return Ok((route.call(Request::from_parts(parts, body), identity).await, warnings));
         }
         // Whoever may not send a body can't make the server wait for it.
         let body = match tokio::time::timeout(self.state.options.bounds.body, read_body(body)).await {
@@ -346,6 +360,40 @@ impl Server {
         let reply = dispatch(&cx, &body).await;
         let warnings = std::mem::take(&mut *cx.warnings.lock());
         Ok((reply.unwrap_or_else(|e| respond::error_for(&cx.headers, pretty, &e)), warnings))
+    }
+
+    /// Reviews a connection by webhooks and policies. Returns their warnings.
+    async fn review_connection(
+        &self,
+        parts: &http::request::Parts,
+        address: &request::ResourcePath,
+        identity: &Identity,
+        connects: &Connects,
+    ) -> Result<Vec<String>, ApiError> {
+        let is_one = address.group == connects.group
+            && address.resource == connects.resource
+            && address.subresource.as_deref() == Some(connects.subresource);
+        let found = self.state.registry.find(&address.group, &address.version, &address.resource);
+        let Lookup::Resource(resource) = found else { return Ok(vec![]) };
+        if !is_one || !admission::reviews_any(&self.state) {
+            return Ok(vec![]);
+        }
+        let query = Query::parse(parts.uri.query());
+        let cx = Cx {
+            state: self.state.clone(),
+            resource,
+            path: address.clone(),
+            verb: Verb::Create,
+            query,
+            headers: parts.headers.clone(),
+            identity: identity.clone(),
+            accept: negotiate::accept(None)?,
+            pretty: false,
+            warnings: Mutex::default(),
+        };
+        let path = format!("/{}", address.tail.as_deref().unwrap_or_default());
+        admission::connect(&cx, connects.options, &path).await?;
+        Ok(std::mem::take(&mut *cx.warnings.lock()))
     }
 
     /// Returns whether the user may send such a request, by its method and path alone.

@@ -94,6 +94,8 @@ pub struct Command {
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]
+    pub way: members::Way,
+    #[command(flatten)]
     pub plane: Plane,
 }
 
@@ -114,7 +116,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let clusters = members::clusters(&client, &command.clusters).await?;
-    let members = members::connect(&client, command.plane.kubeconfig().ok().as_ref(), &clusters).await;
+    let members = members::connect(&client, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
     let answers = members::ask(&members, clock, command.timeout, async |_, client| {
         find(&client, command, &namespace).await.map_err(|error| format!("{error:#}"))
     })

@@ -42,6 +42,24 @@ pub struct Member {
     pub access: Result<Access, String>,
 }
 
+/// Ways to members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Via {
+    /// The proxy of the control plane
+    Proxy,
+    /// The cluster's own address, by its Secret or a context of the kubeconfig
+    Direct,
+}
+
+/// Choice of the way to members.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct Way {
+    /// Ask members only through the control plane's proxy, or only directly [default: through the proxy if it lets you
+    /// in, else directly]
+    #[arg(long, global = true, value_enum, value_name = "WAY")]
+    pub via: Option<Via>,
+}
+
 /// Access to a member's API server.
 pub enum Access {
     /// By a context of the kubeconfig.
@@ -86,16 +104,21 @@ pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cl
 
 /// Members with access to them: through the control plane's proxy, if it has one that lets the user in; else by the
 /// Secret that `join` wrote, if it may be read; else by the context of the kubeconfig that has the cluster's name and
-/// its endpoint (as `ironclad up` writes it for simulated members).
-pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, clusters: &[Cluster]) -> Vec<Member> {
-    let front = match kubeconfig {
+/// its endpoint (as `ironclad up` writes it for simulated members). A choice of the way leaves out the others.
+pub async fn connect(
+    plane: &Client,
+    kubeconfig: Option<&Kubeconfig>,
+    way: Way,
+    clusters: &[Cluster],
+) -> Vec<Member> {
+    let front = match kubeconfig.filter(|_| way.via != Some(Via::Direct)) {
         Some(_) => proxied::front(plane).await,
         None => None,
     };
     let front = front.as_ref();
     // Boxed, since the compiler can't prove that a stream of closures' futures is `Send`.
     let found: Vec<BoxFuture<'_, _>> =
-        clusters.iter().map(|each| access(plane, kubeconfig, front, each).boxed()).collect();
+        clusters.iter().map(|each| access(plane, kubeconfig, (way, front), each).boxed()).collect();
     let found: Vec<_> = stream::iter(found).buffered(ASKED_MAX).collect().await;
     let found = clusters.iter().zip(found);
     found.map(|(cluster, access)| Member { name: cluster.name_any(), access }).collect()
@@ -120,9 +143,13 @@ pub fn without_unready(members: Vec<Member>, clusters: &[Cluster]) -> Vec<Member
 
 /// The way through the proxy of the control plane, if it answers for a member that is not known to be away; else why
 /// not.
-async fn through(kubeconfig: &Kubeconfig, front: Option<&Front>, cluster: &Cluster) -> Result<Access, String> {
+async fn through(
+    kubeconfig: &Kubeconfig,
+    (way, front): (Way, Option<&Front>),
+    cluster: &Cluster,
+) -> Result<Access, String> {
     let name = cluster.name_any();
-    if !cluster.is_ready() {
+    if way.via.is_none() && !cluster.is_ready() {
         return Err("its Cluster is not Ready".to_owned());
     }
     let answered = async {
@@ -148,18 +175,22 @@ async fn through(kubeconfig: &Kubeconfig, front: Option<&Front>, cluster: &Clust
 async fn access(
     plane: &Client,
     kubeconfig: Option<&Kubeconfig>,
-    front: Option<&Front>,
+    (way, front): (Way, Option<&Front>),
     cluster: &Cluster,
 ) -> Result<Access, String> {
-    if let Some(kubeconfig) = kubeconfig {
-        match through(kubeconfig, front, cluster).await {
-            Ok(access) => return Ok(access),
-            // There is no other way to it.
-            Err(why) if cluster.spec.sync_mode == SyncMode::Pull && cluster.spec.secret_ref.is_none() => {
-                return Err(why);
-            }
-            Err(_) => {}
+    let only_proxied = cluster.spec.sync_mode == SyncMode::Pull && cluster.spec.secret_ref.is_none();
+    match (way.via, kubeconfig) {
+        (Some(Via::Direct), _) if only_proxied => {
+            return Err("it is a pull member, which is reached through the proxy only: leave --via=direct out".to_owned());
         }
+        (Some(Via::Proxy), None) => return Err("there is no kubeconfig for the way through the proxy".to_owned()),
+        (Some(Via::Direct), _) | (None, None) => {}
+        (via, Some(kubeconfig)) => match through(kubeconfig, (way, front), cluster).await {
+            Ok(access) => return Ok(access),
+            // There is no other way to it, or none is wanted.
+            Err(why) if only_proxied || via.is_some() => return Err(why),
+            Err(_) => {}
+        },
     }
     let secret = match &cluster.spec.secret_ref {
         None => Ok(None),

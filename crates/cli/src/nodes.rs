@@ -49,7 +49,7 @@ impl Asked {
         if new.is_empty() {
             return false;
         }
-        self.ask_members(&members::connect(plane, kubeconfig, &new).await, clock).await;
+        self.ask_members(&members::connect(plane, kubeconfig, members::Way::default(), &new).await, clock).await;
         true
     }
 

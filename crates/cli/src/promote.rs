@@ -58,6 +58,8 @@ pub struct Command {
     /// Print the policy and the template in this format, and make nothing
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
+    #[command(flatten)]
+    pub way: members::Way,
     /// The control plane.
     #[command(flatten)]
     pub plane: Plane,
@@ -85,7 +87,7 @@ impl Promoted {
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let plane = command.plane.client().await?;
     let clusters = members::clusters(&plane, std::slice::from_ref(&command.cluster)).await?;
-    let member = members::connect(&plane, command.plane.kubeconfig().ok().as_ref(), &clusters).await;
+    let member = members::connect(&plane, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
     let member = member.first().context("the cluster was found")?.client();
     let member = member.map_err(|why| anyhow!("cluster {} is not reached\n  because {why}", command.cluster))?;
     let wanted = surveyed(command, &plane, &member).await?;

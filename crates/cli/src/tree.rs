@@ -56,6 +56,8 @@ pub struct Command {
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]
+    pub way: members::Way,
+    #[command(flatten)]
     pub plane: Plane,
 }
 
@@ -79,7 +81,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let key = key(&resource, &namespace, name);
     let explained = explained(&client, &mut world, clock, &kind, &namespace, &key).await?;
     let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
-    let members = members::connect(&client, kubeconfig.as_ref(), &clusters).await;
+    let members = members::connect(&client, kubeconfig.as_ref(), command.way, &clusters).await;
     let copies = members::ask(&members, clock, command.timeout, async |_, client| {
         api(client, &resource, &namespace).get_opt(name).await.map_err(|error| report::answer(&error))
     })

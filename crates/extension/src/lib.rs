@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod agents;
 mod aggregated;
+pub mod clusters;
 pub mod explain;
 mod forward;
 pub mod metrics;

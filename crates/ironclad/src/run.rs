@@ -3,24 +3,29 @@
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket},
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
+use ironclad_api::cluster::STORED_GROUP;
 use ironclad_cli::{connect, join::Address, print};
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
     Registration,
     admission::{WebhookOptions, serve_webhooks},
     agents::{self, ClusterInfo, Published},
+    clusters::{self, ClusterServer, Form, serve_clusters},
     explain::{Explain, Leads, serve_explain},
     metrics::serve_metrics,
-    proxy::serve_proxy,
+    proxy::{ProxyObserved, serve_proxy},
 };
 use ironclad_members::{Connections, NetworkConnector};
-use ironclad_runtime::{Api, Failure, Scope, Traffic, Tunnels, client_from_kubeconfig};
+use ironclad_runtime::{Api, Failure, Scope, Traffic, Tunnels, client_from_kubeconfig, leader::fenced};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Client, api::ListParams, discovery};
@@ -31,7 +36,7 @@ use crate::{
     explain::{self, Here},
     flags::{
         AdmissionFlags, ControllerFlags, WebhookFlags,
-        aggregated::{ExplainFlags, ProxyFlags},
+        aggregated::{ClusterFlags, ExplainFlags, ProxyFlags},
         metrics::{AdapterFlags, MetricsFlags},
     },
     leader::{self, Electors, LeaderFlags},
@@ -42,6 +47,8 @@ use crate::{
     term::{Parts, Present, Work},
 };
 
+/// Time until Clusters are tried to be carried over again.
+const CARRY_OVER_AGAIN: Duration = Duration::from_secs(2);
 /// Time that a kube-apiserver may need to list a group that it serves already.
 const DISCOVERY_LAG: Duration = Duration::from_secs(5);
 
@@ -55,6 +62,7 @@ const DISCOVERY_LAG: Duration = Duration::from_secs(5);
   ironclad crds --install --kubeconfig plane.kubeconfig
   ironclad run --kubeconfig plane.kubeconfig
   ironclad run --kubeconfig plane.kubeconfig --metrics-bind-address 127.0.0.1:10358   (beside the first one: it stands by)
+  ironclad run --kubeconfig plane.kubeconfig --aggregate-clusters   (clusters/NAME/proxy where karmadactl looks for it)
   ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
 pub(crate) struct RunArgs {
     /// Kubeconfig of the control plane [default: $KUBECONFIG, then ~/.kube/config, then the Pod's service account]
@@ -85,6 +93,8 @@ pub(crate) struct RunArgs {
     pub explain: ExplainFlags,
     #[command(flatten)]
     pub proxy: ProxyFlags,
+    #[command(flatten)]
+    pub clusters: ClusterFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c, which end the start, too.
@@ -110,7 +120,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
         seam.tasks.stop();
         seam.tasks.kill();
         let Some(running) = &running else { return };
-        if let Some(registration) = &running.explained {
+        for registration in &running.registered {
             registration.end(leads, &main.map(|main| main.holder()).unwrap_or_default()).await;
         }
         if let Some(electors) = &running.electors {
@@ -124,8 +134,8 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
 /// Running controllers, or elections for them.
 struct Running {
     electors: Option<Electors>,
-    /// The group `explain.ironclad.io`, if it is served.
-    explained: Option<Registration>,
+    /// The groups of which the leader makes the APIServices.
+    registered: Vec<Registration>,
     /// Without elections, the controllers.
     _work: Option<Work>,
 }
@@ -135,7 +145,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let webhooks = args.webhooks.webhooks()?;
     args.webhooks.warnings(&settings.gates).iter().for_each(|warning| tracing::warn!("{warning}"));
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
-    let (explain, proxy) = (args.explain.explain()?, args.proxy.proxy()?);
+    let (explain, proxy, aggregated) = (args.explain.explain()?, args.proxy.proxy()?, args.clusters.clusters()?);
     settings.member_metrics = of_metrics.clone();
     settings.running_scripts = args
         .script_state_dir
@@ -147,8 +157,12 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let config = connect::config(kubeconfig, args.context.as_deref(), "control plane").await?;
     let server = config.cluster_url.to_string();
     let address = Address::from(&config);
-    let client = client_from_kubeconfig(config, plane.clone())?;
-    wait_for_crds(&client, &server, &seam.clock).await?;
+    let stored = client_from_kubeconfig(config.clone(), plane.clone())?;
+    let (form, client) = match &aggregated {
+        Some(_) => (Form::Stored, clusters::of_stored(stored.clone())),
+        None => (Form::Plain, stored.clone()),
+    };
+    wait_for_crds(&stored, &server, &seam.clock).await?;
     warn_of_started_templates(&client).await;
     prepare_registration(&client, &address).await?;
     if let Some(webhooks) = webhooks {
@@ -181,6 +195,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         announce(&format!("metrics APIs: {address}"));
     }
 
+    let proxied = ProxyObserved::default();
     if let Some(proxy) = proxy {
         // Every replica serves the proxy, leader or not.
         let listener = tokio::net::TcpListener::bind(proxy.bind).await.with_context(|| {
@@ -188,9 +203,16 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         })?;
         let address = listener.local_addr()?;
         let url = proxy.url.unwrap_or_else(|| format!("https://{address}"));
-        serve_proxy(client.clone(), listener, url.clone(), proxy.hosts, tunnels, &seam.child("proxy"))
-            .await
-            .context("preparing the proxy to members")?;
+        serve_proxy(
+            client.clone(),
+            listener,
+            (url.clone(), proxy.hosts),
+            tunnels.clone(),
+            proxied.clone(),
+            &seam.child("proxy"),
+        )
+        .await
+        .context("preparing the proxy to members")?;
         announce(&format!("proxy to members: {url}"));
     }
     let explain = match explain {
@@ -202,15 +224,39 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let fence = electors.as_ref().map(|electors| electors.main.fence());
     let present: Present<Controllers> = Arc::default();
     let leads = electors.as_ref().map(|electors| electors.leads_by());
-    let mut explained = None;
+    let mut registered = Vec::new();
     if let Some(((listener, address), explain)) = explain {
         // Every replica serves the group; those that do not lead ask the leader.
         let (here, elected) = (Explain::new(Arc::new(Here(present.clone()))), electors.clone());
         let leader = move || elected.as_ref().map_or(Leads::Here, |electors| explain::leads(&electors.main));
         let (service, child) = (explain.service(address), seam.child("explain"));
-        explained = Some(serve_explain(client.clone(), listener, here, leader, service, &child).await?);
+        registered.push(serve_explain(client.clone(), listener, here, leader, service, &child).await?);
         announce(&format!("explain.ironclad.io: {address}"));
     }
+    let carried = Arc::new(AtomicBool::new(false));
+    if let Some(bound) = aggregated {
+        // Every replica serves the group; each keeps nothing.
+        let (listener, address) = bound.listen().await?;
+        let (elected, is_stored) = (electors.clone(), carried.clone());
+        let registers =
+            move || is_stored.load(Ordering::SeqCst) && elected.as_ref().is_none_or(|electors| electors.main.leads());
+        let server = ClusterServer {
+            // With managedFields, which controllers do without.
+            stored: client_from_kubeconfig(config, Arc::new(Traffic::default()))?,
+            served: client.clone(),
+            listener,
+            service: bound.service(address),
+            tunnels,
+            observed: proxied.clone(),
+            registers: Box::new(registers),
+        };
+        registered.push(serve_clusters(server, &seam.child("clusters")).await?);
+        announce(&format!("cluster.karmada.io: {address}"));
+    }
+    let carrier = match &fence {
+        Some(fence) => fenced(stored, fence.clone()),
+        None => stored,
+    };
     let parts = Parts::new(client, &connections, settings, fence, present.clone(), Some(leads));
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(
@@ -220,6 +266,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
             .iter()
             .map(|electors| electors.collector())
             .chain(observed.map(|observed| Box::new(observed) as Box<dyn Collector>))
+            .chain([Box::new(proxied) as Box<dyn Collector>])
             .collect(),
         move || match &elected {
             Some(electors) => leader::checks(electors, &checked),
@@ -232,7 +279,8 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let begin = move |term: Seam| {
         print::note(&format!("starting controllers for {server}"));
         let server = server.clone();
-        parts.begin(term, move || announce(&format!("ready: controllers run for {server}")))
+        let ready = carry_over(carrier.clone(), form, term.clock.clone(), carried.clone());
+        parts.begin(term, ready, move || announce(&format!("ready: controllers run for {server}")))
     };
     let work = match &electors {
         Some(electors) => {
@@ -241,7 +289,28 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         }
         None => Some(begin(seam.child("controllers"))),
     };
-    Ok(Running { electors, explained, _work: work })
+    Ok(Running { electors, registered, _work: work })
+}
+
+/// Brings Clusters into the form of this process before its controllers see any, however often it takes.
+async fn carry_over(client: Client, form: Form, clock: Clock, carried: Arc<AtomicBool>) {
+    carried.store(false, Ordering::SeqCst);
+    loop {
+        match clusters::carry_over(&client, form, &clock).await {
+            Ok(moved) => {
+                if moved > 0 {
+                    print::note(&format!("carried {moved} Clusters over"));
+                }
+                carried.store(true, Ordering::SeqCst);
+                return;
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::warn!(%error, ?cause, "Clusters were not carried over yet: controllers wait for that");
+                clock.sleep(CARRY_OVER_AGAIN).await;
+            }
+        }
+    }
 }
 
 /// The address at which other hosts reach a listener: its own, or, if it listens on all, the one from which this host
@@ -275,8 +344,12 @@ async fn wait_for_crds(client: &Client, server: &str, clock: &Clock) -> anyhow::
 
 async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {
     for group in ["work.karmada.io", "policy.karmada.io", "cluster.karmada.io"] {
+        // Stored Clusters are carried over, or are served once this process does.
+        let stored =
+            if group == "cluster.karmada.io" { discovery::group(client, STORED_GROUP).await.ok() } else { None };
         match discovery::group(client, group).await {
             Ok(_) => {}
+            Err(_) if stored.is_some() => {}
             Err(kube::Error::Discovery(_)) => bail!(
                 "the control plane {server} does not serve {group}\n  because our CustomResourceDefinitions are not installed there\n  \
                  try: ironclad crds --install --kubeconfig FILE"

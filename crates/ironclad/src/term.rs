@@ -51,8 +51,14 @@ impl Parts {
         Self { writer, members: members.fenced(fence), settings, present, announces }
     }
 
-    /// Starts the controllers as tasks of this term, and calls `started` when their caches are filled.
-    pub(crate) fn begin(&self, term: Seam, started: impl FnOnce() + Send + 'static) -> Work {
+    /// Starts the controllers as tasks of this term once `ready` has ended, and calls `started` when their caches are
+    /// filled.
+    pub(crate) fn begin(
+        &self,
+        term: Seam,
+        ready: impl Future<Output = ()> + Send + 'static,
+        started: impl FnOnce() + Send + 'static,
+    ) -> Work {
         let (writer, members, settings) = (self.writer.clone(), self.members.clone(), self.settings.clone());
         let controllers = Controllers::new(writer, term.clone(), members, Arc::new(NetworkBackends), settings);
         if let Some(leads) = self.announces.clone() {
@@ -65,7 +71,7 @@ impl Parts {
                 clock.sleep(RETRY).await;
             }
         });
-        Work::begin(&self.present, controllers, &term, started)
+        Work::begin(&self.present, controllers, &term, ready, started)
     }
 }
 
@@ -82,15 +88,18 @@ async fn remove_old_report(writer: &Client) -> Result<(), kube::Error> {
 pub(crate) struct Work(Present<Controllers>);
 
 impl Work {
-    /// Starts these controllers as tasks of a term, and calls `started` when their caches are filled.
+    /// Starts these controllers as tasks of a term once `ready` has ended, and calls `started` when their caches are
+    /// filled.
     pub(crate) fn begin(
         present: &Present<Controllers>,
         controllers: Arc<Controllers>,
         term: &Seam,
+        ready: impl Future<Output = ()> + Send + 'static,
         started: impl FnOnce() + Send + 'static,
     ) -> Self {
         *present.lock() = Some(controllers.clone());
         term.tasks.spawn("start", async move {
+            ready.await;
             controllers.start().await;
             started();
         });

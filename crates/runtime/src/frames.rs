@@ -12,7 +12,7 @@ const EVENT_MAX: usize = 32 << 20;
 
 /// Cuts the answer to a watch into its lines.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub struct Frames {
     /// Bytes that arrived and are not cut yet.
     left: BytesMut,
     /// Bytes of it that hold no end of a line.
@@ -26,7 +26,7 @@ pub struct TooLong;
 
 impl Frames {
     /// Takes in the next part of the answer.
-    pub(crate) fn push(&mut self, part: &[u8]) {
+    pub fn push(&mut self, part: &[u8]) {
         self.left.extend_from_slice(part);
     }
 
@@ -34,7 +34,7 @@ impl Frames {
     ///
     /// # Errors
     /// If the line is too long.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+    pub fn line(&mut self) -> Result<Option<Bytes>, TooLong> {
         loop {
             let Some(at) = memchr::memchr(b'\n', &self.left[self.searched..]) else {
                 self.searched = self.left.len();
@@ -53,7 +53,7 @@ impl Frames {
     }
 
     /// The last line, which the answer does not end; `None` if there is none.
-    pub(crate) fn rest(&mut self) -> Option<Bytes> {
+    pub fn rest(&mut self) -> Option<Bytes> {
         self.searched = 0;
         let rest = self.left.split().freeze();
         (!rest.trim_ascii().is_empty()).then_some(rest)
@@ -159,7 +159,7 @@ mod tests {
         let (mut frames, mut all) = (Frames::default(), Vec::new());
         for part in parts {
             frames.push(part);
-            while let Some(line) = frames.next().unwrap() {
+            while let Some(line) = frames.line().unwrap() {
                 all.push(String::from_utf8_lossy(&line).into_owned());
             }
         }
@@ -189,13 +189,13 @@ mod tests {
         let part = vec![b'x'; 1 << 20];
         let parts = (0..64).take_while(|_| {
             frames.push(&part);
-            frames.next() == Ok(None)
+            frames.line() == Ok(None)
         });
         assert_eq!(parts.count(), EVENT_MAX >> 20);
         let mut frames = Frames::default();
         frames.push(&vec![b'x'; EVENT_MAX + 1]);
         frames.push(b"\n");
-        assert_eq!(frames.next(), Err(TooLong), "nor if its end arrives with it");
+        assert_eq!(frames.line(), Err(TooLong), "nor if its end arrives with it");
     }
 
     fn value(json: &[u8]) -> serde_json::Result<Value> {
@@ -254,7 +254,7 @@ mod tests {
                 let (part, more) = rest.split_at(cuts.next().unwrap_or(rest.len()).min(rest.len()));
                 rest = more;
                 frames.push(part);
-                while let Some(line) = frames.next().unwrap() {
+                while let Some(line) = frames.line().unwrap() {
                     got.push(Frame::read(&line).unwrap().decode(value).unwrap());
                 }
             }
@@ -292,7 +292,7 @@ mod tests {
                     let (part, more) = rest.split_at(cuts.next().copied().unwrap_or(rest.len()).min(rest.len()));
                     rest = more;
                     frames.push(part);
-                    while let Ok(Some(line)) = frames.next() {
+                    while let Ok(Some(line)) = frames.line() {
                         all.push(line);
                     }
                 }

@@ -43,7 +43,7 @@ pub use client::{
 pub use discovery::{aggregated_groups, discover};
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
-pub use frames::TooLong;
+pub use frames::{Frames, TooLong};
 pub use hot_loop::{HotLoop, HotLoops};
 pub use informer::{Indexer, Informer, Transform, WatchScope};
 pub use ironclad_kinds::{Encode, Object, objects};

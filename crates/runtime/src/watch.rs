@@ -143,7 +143,7 @@ enum Read {
 impl Connection {
     async fn read(&mut self) -> Result<Read, WatchError> {
         loop {
-            if let Some(line) = self.frames.next()? {
+            if let Some(line) = self.frames.line()? {
                 return Ok(Read::Line(line));
             }
             match self.body.frame().await {

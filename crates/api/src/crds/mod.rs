@@ -9,6 +9,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
 };
 
+use crate::cluster::STORED_GROUP;
+
 /// Texts of CRDs by their names.
 macro_rules! texts {
     ($($name:literal),* $(,)?) => { [$(include_str!(concat!("../../data/crds/", $name, ".json"))),*] };
@@ -43,6 +45,15 @@ const OURS: [&str; 20] = texts![
 /// The bindings' v1alpha1 is declared but not served: that needs [`serve_legacy_bindings`].
 pub fn crds() -> Vec<CustomResourceDefinition> {
     OURS.into_iter().map(decode).collect()
+}
+
+/// The CRD of Clusters in the group that stores them, so that an aggregated API can have theirs.
+pub fn stored_clusters_crd() -> CustomResourceDefinition {
+    let [text] = texts!["clusters.cluster.karmada.io"];
+    let mut crd = decode(text);
+    crd.metadata.name = Some(format!("clusters.{STORED_GROUP}"));
+    STORED_GROUP.clone_into(&mut crd.spec.group);
+    crd
 }
 
 /// The CRD of SimulatedCluster, which only `ironclad up` serves.

@@ -10,7 +10,7 @@ pub(crate) mod reinvocation;
 pub(crate) mod review;
 
 use ironclad_store::{Compare, Op, Revision};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use self::{
     objects::Objects,
@@ -21,7 +21,14 @@ use self::{
     review::Write,
 };
 use crate::{
-    auth, context::Cx, convert, kinds, object, policies, request::Verb, state::State, status::ApiError, webhooks,
+    auth,
+    context::Cx,
+    convert, kinds, object, policies,
+    registry::{Resource, SubresourceKind},
+    request::Verb,
+    state::State,
+    status::ApiError,
+    webhooks,
 };
 
 /// Admits a new object before its defaults.
@@ -142,9 +149,25 @@ pub(crate) async fn validate_subresource(
     webhooks::validate(cx, &write, Some(new)).await
 }
 
+/// Reviews a connection that a route makes: what is reviewed are options of this kind, with the path.
+pub(crate) async fn connect(cx: &Cx, kind: &str, path: &str) -> Result<(), ApiError> {
+    let Resource { group, version, .. } = &*cx.resource;
+    let of = SubresourceKind { group: group.clone(), version: version.clone(), kind: kind.to_owned() };
+    let mut options = json!({"kind": kind, "apiVersion": of.api_version(), "path": path});
+    let write = Write { operation: Operation::Connect, old: None, dry_run: false, subresource_kind: Some(of) };
+    mutate_as_configured(cx, &write, Some(&mut options)).await?;
+    policies::validate(cx, &write, Some(&options))?;
+    webhooks::validate(cx, &write, Some(&options)).await
+}
+
 /// True if webhooks or policies could review the object of a subresource.
 pub(crate) fn is_asked(cx: &Cx) -> bool {
-    webhooks::any(&cx.state) || policies::any(&cx.state)
+    reviews_any(&cx.state)
+}
+
+/// True if there are webhooks or policies.
+pub(crate) fn reviews_any(state: &State) -> bool {
+    webhooks::any(state) || policies::any(state)
 }
 
 /// Objects and rights of this server that reviewers may read.

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::RwLock;
 
 use self::strategy::Strategy;
-use crate::crd::CustomVersion;
+use crate::{Connects, crd::CustomVersion};
 
 /// A built-in resource in one version.
 #[derive(Debug, Clone)]
@@ -243,6 +243,8 @@ pub(crate) struct Registry {
     custom: RwLock<Arc<CustomGroups>>,
     /// Groups that routes serve.
     announced: RwLock<Vec<Group>>,
+    /// Subresources that routes serve.
+    connects: RwLock<Vec<&'static Connects>>,
 }
 
 /// The result of a look-up.
@@ -256,7 +258,7 @@ pub(crate) enum Lookup {
 impl Registry {
     /// A registry of these built-in groups, without CRDs.
     pub(crate) fn new(builtin: &'static [Group]) -> Self {
-        Self { builtin, custom: RwLock::default(), announced: RwLock::default() }
+        Self { builtin, custom: RwLock::default(), announced: RwLock::default(), connects: RwLock::default() }
     }
 
     /// The built-in groups in the order of `/apis`, core first.
@@ -274,8 +276,25 @@ impl Registry {
         self.announced.write().push(group);
     }
 
+    /// Adds a subresource that routes serve to its custom kind, from the next [`Registry::set_custom`] on.
+    pub(crate) fn connect(&self, connects: &'static Connects) {
+        self.connects.write().push(connects);
+    }
+
     /// Replaces the groups of CRDs, which take precedence over groups of routes.
     pub(crate) fn set_custom(&self, mut groups: Vec<Group>) {
+        for connects in &*self.connects.read() {
+            let of_group = groups.iter_mut().filter(|group| group.name == connects.group);
+            let versions = of_group.flat_map(|group| &mut group.versions);
+            // They were made just now, and nobody else has them.
+            for resource in versions.filter_map(|(_, all)| all.get_mut(connects.resource)).filter_map(Arc::get_mut) {
+                let kind = resource.kind.clone();
+                let Connects { subresource: name, verbs, .. } = connects;
+                let listed = Subresource { name, group: "", version: "", kind, verbs: verbs.to_vec() };
+                let at = resource.subresources.partition_point(|other| other.name < listed.name);
+                resource.subresources.insert(at, listed);
+            }
+        }
         let announced = self.announced.read();
         let fresh = announced.iter().filter(|a| !groups.iter().any(|g| g.name == a.name)).cloned();
         let fresh: Vec<Group> = fresh.collect();

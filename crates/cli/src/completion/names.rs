@@ -182,7 +182,7 @@ async fn in_members(
         kubeconfig.auth_infos.iter().any(|user| user.auth_info.as_ref().is_some_and(|i| i.exec.is_some()));
     let contexts = (!has_plugins).then_some(kubeconfig);
     let clusters = members::clusters(client, &line.clusters).await.ok()?;
-    let members = members::connect(client, contexts, &clusters).await;
+    let members = members::connect(client, contexts, members::Way::default(), &clusters).await;
     let namespace = client.default_namespace();
     let answers = members::ask(&members, clock, MEMBER_PATIENCE, async |_, member| {
         objects(&member, line, kind, namespace).await.ok_or_else(String::new)

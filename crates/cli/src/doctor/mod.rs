@@ -48,6 +48,8 @@ pub struct Command {
     #[arg(short, long, value_parser = Output::without(&[Output::Wide, Output::Name]), default_value = "table")]
     pub output: Output,
     #[command(flatten)]
+    pub way: members::Way,
+    #[command(flatten)]
     pub plane: Plane,
 }
 
@@ -61,7 +63,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let clusters = crate::plan::read::every(ironclad_runtime::Api::all(client.clone())).await?;
     let members = match command.without_members {
         true => Vec::new(),
-        false => members::connect(&client, kubeconfig.as_ref(), &clusters).await,
+        false => members::connect(&client, kubeconfig.as_ref(), command.way, &clusters).await,
     };
     let mut checkup = check_fleet(&client, clock, &members, command.settle, command.timeout).await?;
     let context = command.plane.context.as_deref();

@@ -56,7 +56,7 @@ pub enum Scope {
   ironclad get works -A -w
   ironclad get deploy -s all -o custom-columns=NAME:.metadata.name,READY:.status.readyReplicas
   ironclad get rb -A -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'
-  ironclad get pods -C member1 -L app --sort-by .spec.nodeName
+  ironclad get pods -C member1 --via=proxy -L app --sort-by .spec.nodeName
   ironclad get evictions -w")]
 pub struct Command {
     /// TYPE [NAME…], TYPE,TYPE or TYPE/NAME…
@@ -120,6 +120,8 @@ pub struct Command {
     /// Timeout for the answer of a member
     #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
     pub timeout: Duration,
+    #[command(flatten)]
+    pub way: members::Way,
     #[command(flatten)]
     pub plane: Plane,
 }
@@ -205,7 +207,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Scope::Karmada => Vec::new(),
         Scope::Members | Scope::All => {
             let clusters = members::clusters(&client, &command.clusters).await?;
-            members::connect(&client, command.plane.kubeconfig().ok().as_ref(), &clusters).await
+            members::connect(&client, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await
         }
     };
     let plane = (scope != Scope::Members).then_some(&client);

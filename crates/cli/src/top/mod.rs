@@ -37,6 +37,8 @@ pub struct Command {
     #[arg(long, global = true)]
     pub strict: bool,
     #[command(flatten)]
+    pub way: members::Way,
+    #[command(flatten)]
     pub plane: Plane,
 }
 
@@ -117,7 +119,7 @@ pub struct Shape {
 impl Shape {
     async fn members(&self, command: &Command, client: &Client) -> anyhow::Result<Vec<Member>> {
         let clusters = members::clusters(client, &self.clusters).await?;
-        let members = members::connect(client, command.plane.kubeconfig().ok().as_ref(), &clusters).await;
+        let members = members::connect(client, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
         Ok(members::without_unready(members, &clusters))
     }
 
@@ -230,7 +232,7 @@ fn print_pods(rows: &[Figure], namespaces: bool, containers: bool, sum: bool, sh
 
 async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clock) -> anyhow::Result<()> {
     let clusters = members::clusters(client, &shape.clusters).await?;
-    let members = members::connect(client, command.plane.kubeconfig().ok().as_ref(), &clusters).await;
+    let members = members::connect(client, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
     let members = members::without_unready(members, &clusters);
     let Answers { answered, silent } =
         lists(&members, "/apis/metrics.k8s.io/v1beta1/nodes", clock, command.timeout).await;

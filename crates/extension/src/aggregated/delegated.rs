@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::HeaderMap;
+use ironclad_apiserver::Identity;
 use ironclad_runtime::{Api, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{
@@ -67,6 +68,14 @@ impl User {
             self.groups.push(AUTHENTICATED.into());
         }
         self
+    }
+}
+
+impl From<User> for Identity {
+    fn from(user: User) -> Self {
+        let mut identity = Self::default();
+        (identity.user, identity.uid, identity.groups, identity.extra) = (user.name, user.uid, user.groups, user.extra);
+        identity
     }
 }
 

@@ -5,14 +5,14 @@ pub(crate) mod attributes;
 pub(crate) mod delegated;
 mod registration;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use ironclad_apiserver::{
-    ApiError, ResponseBody,
+    ApiError, RequestBody, ResponseBody, Upgrade,
     pki::{self, Pair},
 };
 use ironclad_seam::Seam;
@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, time::Instant};
 
 use self::{
     attributes::{Attributes, verb},
-    delegated::{ANSWERS_KEPT, Delegated, REPLICA},
+    delegated::{ANSWERS_KEPT, Delegated, REPLICA, User},
     registration::{Registered, register_service, register_version, unregister_version},
 };
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
 };
 
 pub use registration::ServerService;
+pub(crate) use registration::unregister;
 
 /// Interval between checks of certificates and registrations.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
@@ -77,14 +78,14 @@ pub(crate) trait AggregatedApi: Send + Sync + 'static {
     fn take(&self, _: ReplicaAccess) {}
 
     /// Answers a request that was authorized, by this process or by the replica that passes it on.
-    fn answer(&self, request: Request<Bytes>, by: Sender) -> BoxFuture<'static, Response<ResponseBody>>;
+    fn answer(&self, request: Request<RequestBody>, by: Sender) -> BoxFuture<'static, Response<ResponseBody>>;
 }
 
 /// Sender of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// A kube-apiserver, or another client.
-    Client,
+    /// A user, by a kube-apiserver or another client.
+    Client(User),
     /// Another replica of this server.
     Replica,
 }
@@ -129,7 +130,7 @@ pub(crate) async fn serve(
     };
     keeper.renew(seam).await?;
     // Start the server first: a kube-apiserver asks as soon as the versions are registered.
-    let answering = Answering { api, delegated: delegated.clone() };
+    let answering = Answering { api, delegated: delegated.clone(), seam: seam.clone() };
     let (of_listener, settings) = (seam.clone(), delegated.clone());
     let fallback = delegated.tls().ok_or_else(|| WebhookError::Certificate("no TLS settings".to_owned()))?;
     seam.tasks.spawn(server, async move {
@@ -299,6 +300,7 @@ fn next(before: Option<State>, registered: &Registered, now: Instant) -> State {
 struct Answering {
     api: Arc<dyn AggregatedApi>,
     delegated: Arc<Delegated>,
+    seam: Seam,
 }
 
 impl Answering {
@@ -308,8 +310,11 @@ impl Answering {
             return Response::new(ResponseBody::full("ok"));
         }
         match self.authorized(&request, &path, &peer).await {
-            // Nothing that is served here has a body.
-            Ok(by) => self.api.answer(request.map(|_| Bytes::new()), by).await,
+            Ok(by) => {
+                let mut request = request.map(|body| body.map_err(io::Error::other).boxed_unsync());
+                Upgrade::allow(&mut request, &self.seam.tasks);
+                self.api.answer(request, by).await
+            }
             Err(error) => failure(&error),
         }
     }
@@ -328,7 +333,7 @@ impl Answering {
         let attributes = Attributes::of(path);
         let verb = verb(request.method().as_str(), attributes.as_ref());
         match self.delegated.authorize(&user, &verb, path, attributes.as_ref()).await {
-            Ok(()) => Ok(Sender::Client),
+            Ok(()) => Ok(Sender::Client(user)),
             Err(why) => {
                 let (resource, group, name) = match &attributes {
                     Some(of) => (of.resource.as_str(), of.group.as_str(), of.name.as_str()),

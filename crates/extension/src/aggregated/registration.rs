@@ -137,14 +137,19 @@ pub(super) async fn register_version(
 
 /// Deletes the APIService of a version, if it is ours.
 pub(super) async fn unregister_version(client: &Client, version: ServedVersion) -> Result<(), WebhookError> {
-    let (api, name): (Api<APIService>, String) = (Api::all(client.clone()), name_of(version));
+    unregister(client, &name_of(version)).await
+}
+
+/// Deletes an APIService, if it is ours.
+pub(crate) async fn unregister(client: &Client, name: &str) -> Result<(), WebhookError> {
+    let api: Api<APIService> = Api::all(client.clone());
     let what = || format!("APIService {name}");
-    match api.get_opt(&name).await.map_err(failed(what()))? {
+    match api.get_opt(name).await.map_err(failed(what()))? {
         Some(existing) if is_ours(&existing) => {
             let uid = existing.metadata.uid.clone();
             let preconditions = kube::api::Preconditions { uid, resource_version: None };
             let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            match api.delete(&name, &params).await {
+            match api.delete(name, &params).await {
                 Err(kube::Error::Api(status)) if status.code == 404 || status.is_conflict() => Ok(()),
                 done => done.map(drop).map_err(failed(what())),
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use ironclad_apiserver::{ForwardTarget, Forwarder as _, ResponseBody};
+use ironclad_apiserver::{ForwardTarget, Forwarder as _, RequestBody, ResponseBody};
 use ironclad_seam::Seam;
 use kube::Client;
 use parking_lot::Mutex;
@@ -66,11 +66,11 @@ enum Way {
 
 /// Discovery is answered everywhere, so that the kube-apiserver finds each replica available. A request is passed on
 /// once.
-fn way(path: &str, by: Sender, leads: Leads) -> Way {
+fn way(path: &str, by: &Sender, leads: Leads) -> Way {
     match (leads, by) {
         _ if place_of(path).is_none_or(|place| discovery(place.trim_end_matches('/')).is_some()) => Way::Here,
         (Leads::Here, _) => Way::Here,
-        (Leads::At(address), Sender::Client) => Way::To(address),
+        (Leads::At(address), Sender::Client(_)) => Way::To(address),
         (Leads::At(address), Sender::Replica) => Way::Refused(format!("another process leads by now: {address}")),
         (Leads::Nowhere(why), _) => Way::Refused(why),
     }
@@ -99,8 +99,8 @@ impl AggregatedApi for Replica {
         *self.trust.lock() = (access.host_name, access.bundle);
     }
 
-    fn answer(&self, request: Request<Bytes>, by: Sender) -> BoxFuture<'static, Response<ResponseBody>> {
-        let address = match way(request.uri().path(), by, (self.leads)()) {
+    fn answer(&self, request: Request<RequestBody>, by: Sender) -> BoxFuture<'static, Response<ResponseBody>> {
+        let address = match way(request.uri().path(), &by, (self.leads)()) {
             Way::Here => return Box::pin(std::future::ready(self.explain.respond(&request))),
             Way::Refused(why) => return Box::pin(std::future::ready(failure(&unavailable(&why)))),
             Way::To(address) => address,
@@ -130,16 +130,18 @@ impl AggregatedApi for Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregated::delegated::User;
 
     #[test]
     fn requests_go_to_the_leader_once() {
         let path = "/apis/explain.ironclad.io/v1alpha1/evictions";
         let at = || Leads::At("10.0.0.5:8446".to_owned());
+        let client = || Sender::Client(User::default());
         let nobody = || Leads::Nowhere("nobody leads".to_owned());
         for (name, path, by, leads, want) in [
-            ("the leader answers", path, Sender::Client, Leads::Here, Way::Here),
+            ("the leader answers", path, client(), Leads::Here, Way::Here),
             ("and what is passed on to it", path, Sender::Replica, Leads::Here, Way::Here),
-            ("another one asks it", path, Sender::Client, at(), Way::To("10.0.0.5:8446".to_owned())),
+            ("another one asks it", path, client(), at(), Way::To("10.0.0.5:8446".to_owned())),
             (
                 "the leader changed on the way",
                 path,
@@ -147,11 +149,11 @@ mod tests {
                 at(),
                 Way::Refused("another process leads by now: 10.0.0.5:8446".to_owned()),
             ),
-            ("nobody can be asked", path, Sender::Client, nobody(), Way::Refused("nobody leads".to_owned())),
-            ("discovery of a replica", "/apis/explain.ironclad.io/v1alpha1/", Sender::Client, nobody(), Way::Here),
-            ("other documents", "/openapi/v2", Sender::Client, at(), Way::Here),
+            ("nobody can be asked", path, client(), nobody(), Way::Refused("nobody leads".to_owned())),
+            ("discovery of a replica", "/apis/explain.ironclad.io/v1alpha1/", client(), nobody(), Way::Here),
+            ("other documents", "/openapi/v2", client(), at(), Way::Here),
         ] {
-            assert_eq!(way(path, by, leads), want, "{name}");
+            assert_eq!(way(path, &by, leads), want, "{name}");
         }
     }
 }

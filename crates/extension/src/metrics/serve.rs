@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use ironclad_apiserver::ResponseBody;
+use ironclad_apiserver::{RequestBody, ResponseBody};
 use ironclad_seam::Seam;
 use kube::Client;
 use tokio::net::TcpListener;
@@ -58,8 +58,10 @@ impl AggregatedApi for MetricsAdapter {
         true
     }
 
-    fn answer(&self, request: Request<Bytes>, _: Sender) -> BoxFuture<'static, Response<ResponseBody>> {
+    fn answer(&self, request: Request<RequestBody>, _: Sender) -> BoxFuture<'static, Response<ResponseBody>> {
         let adapter = self.clone();
+        // Metrics are read: a body means nothing.
+        let request = request.map(|_| Bytes::new());
         // The inherent function of the same name.
         Box::pin(async move { MetricsAdapter::answer(&adapter, &request).await })
     }

@@ -7,6 +7,7 @@
 mod address;
 mod every;
 mod headers;
+mod observed;
 mod serve;
 mod target;
 mod tunnel;
@@ -23,10 +24,11 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use ironclad_apiserver::{
-    ApiError, Identity, RequestBody, ResponseBody, Route, RouteFuture, Server, Upgrade, passed_on,
+    ApiError, Connects, Identity, RequestBody, ResponseBody, Route, RouteFuture, Server, Upgrade, passed_on,
 };
 use ironclad_runtime::{StreamBody, Tunnels};
 use ironclad_seam::Clock;
@@ -35,11 +37,22 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use self::{
     address::{Address, Clusters, location, proxy_of},
+    observed::Open,
     target::{Target, Targets},
 };
 use crate::aggregated::failure;
 
-pub use self::serve::serve_proxy;
+pub(crate) use self::serve::asked;
+pub use self::{observed::ProxyObserved, serve::serve_proxy};
+
+/// The subresource of Clusters (specification/operations.md 4.1, 4.2).
+pub static CONNECTS: Connects = Connects {
+    group: "cluster.karmada.io",
+    resource: "clusters",
+    subresource: "proxy",
+    options: "ClusterProxyOptions",
+    verbs: &["create", "delete", "get", "patch", "update"],
+};
 
 /// Interval at which it is checked that the user of an open stream may still use the proxy.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
@@ -80,14 +93,15 @@ struct Shared {
     targets: Targets,
     rights: Box<dyn Rights>,
     clock: Clock,
+    observed: ProxyObserved,
 }
 
 impl ClusterProxy {
     /// A proxy to the members of this control plane, to those in pull mode over these tunnels. The client reads
     /// Clusters, their Secrets and the Works of the impersonator.
-    pub fn new(plane: Client, rights: impl Rights, clock: &Clock, tunnels: Tunnels) -> Self {
+    pub fn new(plane: Client, rights: impl Rights, clock: &Clock, tunnels: Tunnels, observed: ProxyObserved) -> Self {
         let targets = Targets::new(plane, clock.clone(), tunnels);
-        Self(Arc::new(Shared { targets, rights: Box::new(rights), clock: clock.clone() }))
+        Self(Arc::new(Shared { targets, rights: Box::new(rights), clock: clock.clone(), observed }))
     }
 
     /// Answers a request that was authorized, unless it is for all clusters: then each of them is authorized here.
@@ -107,7 +121,15 @@ impl ClusterProxy {
             Some(protocol) => Some((Upgrade::of(&mut request)?, protocol)),
             None => None,
         };
-        self.pass_on(&target, request, &address, identity, upgrade).await
+        let verb = observed::verb(request.method(), upgrade.is_some());
+        let began = self.0.clock.mono();
+        let answered = self.pass_on(&target, request, &address, identity, upgrade).await;
+        let code = match &answered {
+            Ok(answer) => answer.status(),
+            Err(error) => StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        self.0.observed.answered(&target.name, verb, code, self.0.clock.mono() - began);
+        answered
     }
 
     /// Passes a request on to a member, and the answer back.
@@ -120,30 +142,37 @@ impl ClusterProxy {
         upgrade: Option<(Upgrade, HeaderValue)>,
     ) -> Result<Response<ResponseBody>, ApiError> {
         let permit = target.permits.clone().try_acquire_owned().map_err(|_| ApiError::too_many_requests())?;
+        let open = self.0.observed.opened(&target.name);
         let (parts, body) = request.into_parts();
+        let to_member = open.to_member.clone();
+        let body = body.map_frame(move |frame| {
+            to_member.inc_by(frame.data_ref().map_or(0, |data| data.len() as u64));
+            frame
+        });
         let (mut headers, left_out) = headers::outbound(&parts.headers, &identity, &target.may, address.prefix);
         if let Some((_, protocol)) = &upgrade {
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(header::UPGRADE, protocol.clone());
         }
         let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
-        let mut sent: Request<StreamBody> = Request::new(body);
+        let mut sent: Request<StreamBody> = Request::new(body.boxed_unsync());
         *sent.method_mut() = parts.method.clone();
         *sent.headers_mut() = headers;
         *sent.uri_mut() = format!("{}{query}", address.path).parse().map_err(|_| unsendable())?;
         let answer = target.streams.send(sent).await.map_err(|why| target::unreached(&target.name, &why))?;
         let warned = headers::left_out(&left_out, &target.name);
         let watched = Watched { shared: self.0.clone(), method: parts.method, path: proxy_of(&target.name), identity };
+        let underway = Underway { open, _permit: permit };
         let mut passed = match upgrade {
             Some((upgrade, protocol)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                carry(upgrade, protocol, answer, watched, permit)
+                carry(upgrade, protocol, answer, watched, underway)
             }
             _ => {
                 let (parts, body) = answer.into_parts();
                 let mut passed = Response::new(ResponseBody::boxed(Guarded {
                     body,
                     revoked: Box::pin(watched.revoked()),
-                    _permit: permit,
+                    underway,
                 }));
                 *passed.status_mut() = parts.status;
                 *passed.headers_mut() = passed_on(&parts.headers);
@@ -169,6 +198,10 @@ impl Route for ClusterProxy {
 
     fn authorizes(&self, path: &str) -> bool {
         Address::of(path).is_some_and(|address| address.clusters == Clusters::Every)
+    }
+
+    fn connects(&self) -> Option<&'static Connects> {
+        Some(&CONNECTS)
     }
 
     fn call(&self, request: Request<RequestBody>, identity: Identity) -> RouteFuture {
@@ -215,13 +248,12 @@ fn carry(
     protocol: HeaderValue,
     mut answer: Response<Incoming>,
     watched: Watched,
-    permit: OwnedSemaphorePermit,
+    underway: Underway,
 ) -> Response<ResponseBody> {
     let member = hyper::upgrade::on(&mut answer);
     let protocol = answer.headers().get(header::UPGRADE).cloned().unwrap_or(protocol);
     let name = watched.path.clone();
     let mut switching = upgrade.switch(protocol, move |mut client| async move {
-        let _permit = permit;
         let carried = async {
             let mut member = TokioIo::new(member.await.map_err(io::Error::other)?);
             tokio::io::copy_bidirectional(&mut client, &mut member).await
@@ -229,11 +261,13 @@ fn carry(
         tokio::select! {
             biased;
             () = watched.revoked() => {}
-            ended = carried => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, proxy = name, "an upgraded connection ended");
+            ended = carried => match ended {
+                Ok((to_member, from_member)) => {
+                    underway.open.to_member.inc_by(to_member);
+                    underway.open.from_member.inc_by(from_member);
                 }
-            }
+                Err(error) => tracing::debug!(%error, proxy = name, "an upgraded connection ended"),
+            },
         }
     });
     for (name, value) in &passed_on(answer.headers()) {
@@ -242,11 +276,17 @@ fn carry(
     switching
 }
 
+/// What lasts as long as a stream to a member.
+struct Underway {
+    open: Open,
+    _permit: OwnedSemaphorePermit,
+}
+
 /// The body of a member's answer, which is cut off when the user may not read it any more.
 struct Guarded<R> {
     body: Incoming,
     revoked: Pin<Box<R>>,
-    _permit: OwnedSemaphorePermit,
+    underway: Underway,
 }
 
 impl<R: Future<Output = ()> + Send> Body for Guarded<R> {
@@ -257,7 +297,11 @@ impl<R: Future<Output = ()> + Send> Body for Guarded<R> {
         if self.revoked.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err(io::Error::other("the right to use the proxy was taken away"))));
         }
-        Pin::new(&mut self.body).poll_frame(cx).map_err(io::Error::other)
+        let polled = Pin::new(&mut self.body).poll_frame(cx).map_err(io::Error::other);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            self.underway.open.from_member.inc_by(frame.data_ref().map_or(0, |data| data.len() as u64));
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -294,7 +338,8 @@ mod tests {
             Err::<Response<kube::client::Body>, _>(io::Error::other("not asked"))
         });
         let targets = Targets::new(Client::new(unreached, "default"), clock.clone(), Tunnels::default());
-        let shared = Shared { targets, rights: Box::new(Until(AtomicUsize::new(3))), clock: clock.clone() };
+        let observed = ProxyObserved::default();
+        let shared = Shared { targets, rights: Box::new(Until(AtomicUsize::new(3))), clock: clock.clone(), observed };
         let (method, identity) = (Method::GET, Identity::user("ann", &[]));
         let began = clock.mono();
         Watched { shared: Arc::new(shared), method, path: proxy_of("m1"), identity }.revoked().await;

@@ -23,7 +23,7 @@ use kube::{
 use tokio::net::TcpListener;
 
 use super::{
-    ClusterProxy, Rights,
+    ClusterProxy, ProxyObserved, Rights,
     address::{Address, Clusters},
     tunnel,
 };
@@ -52,9 +52,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(3_600);
 pub async fn serve_proxy(
     client: Client,
     listener: TcpListener,
-    endpoint: String,
-    hosts: Vec<String>,
+    (endpoint, hosts): (String, Vec<String>),
     tunnels: Tunnels,
+    observed: ProxyObserved,
     seam: &Seam,
 ) -> Result<(), WebhookError> {
     let in_use = Arc::new(InUse::default());
@@ -63,7 +63,7 @@ pub async fn serve_proxy(
     let keeper = Arc::new(Keeper { client: client.clone(), in_use, endpoint, hosts });
     keeper.check(seam).await?;
     let front = Front {
-        proxy: ClusterProxy::new(client, Asked(delegated.clone()), &seam.clock, tunnels),
+        proxy: ClusterProxy::new(client, Asked(delegated.clone()), &seam.clock, tunnels, observed),
         delegated: delegated.clone(),
         seam: seam.clone(),
     };
@@ -152,7 +152,12 @@ impl Keeper {
 }
 
 /// Rights by reviews of the control plane.
-struct Asked(Arc<Delegated>);
+pub(crate) struct Asked(Arc<Delegated>);
+
+/// Rights by reviews of this control plane, for a proxy that is served behind its kube-apiserver.
+pub(crate) async fn asked(client: Client, seam: &Seam) -> Result<Asked, String> {
+    Delegated::start(client, Arc::new(InUse::default()), ANSWERS_KEPT, seam).await.map(Asked)
+}
 
 impl Rights for Asked {
     fn check<'a>(
@@ -177,12 +182,6 @@ impl Rights for Asked {
 fn known(identity: &Identity) -> User {
     let Identity { user, uid, groups, extra, .. } = identity;
     User { name: user.clone(), uid: uid.clone(), groups: groups.clone(), extra: extra.clone() }
-}
-
-fn identity(user: User) -> Identity {
-    let mut identity = Identity::default();
-    (identity.user, identity.uid, identity.groups, identity.extra) = (user.name, user.uid, user.groups, user.extra);
-    identity
 }
 
 #[derive(Clone)]
@@ -222,7 +221,7 @@ impl Front {
         })?;
         let identity = match Impersonation::of(&request.headers)? {
             Some(wanted) => self.impersonated(&asking, wanted).await?,
-            None => identity(asking),
+            None => asking.into(),
         };
         // Each of all clusters is authorized by the proxy.
         if address.is_none_or(|address| address.clusters != Clusters::Every) {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
 mod agents;
+mod carry_over;
 mod explain;
 mod in_process;
 mod metrics;

@@ -6,7 +6,7 @@ use http::{Request, header};
 use http_body_util::BodyExt as _;
 use ironclad_admission::Config;
 use ironclad_apiserver::Identity;
-use ironclad_extension::proxy::ClusterProxy;
+use ironclad_extension::proxy::{CONNECTS, ClusterProxy, ProxyObserved};
 use ironclad_runtime::Tunnels;
 use ironclad_seam::Clock;
 use kube::{Client, client::Body};
@@ -100,9 +100,11 @@ async fn world() -> (Plane, Member, Member) {
     let (first, second) = (Member::start("n1").await, Member::start("n2").await);
     joined(&plane, "m1", &first.endpoint).await;
     joined(&plane, "m2", &second.endpoint).await;
-    let proxy =
-        ClusterProxy::new(plane.client.clone(), Arc::downgrade(&plane.server), &Clock::system(), Tunnels::default());
+    let observed = ProxyObserved::default();
+    let rights = Arc::downgrade(&plane.server);
+    let proxy = ClusterProxy::new(plane.client.clone(), rights, &Clock::system(), Tunnels::default(), observed);
     plane.server.mount(Arc::new(proxy));
+    plane.server.announce_subresource(&CONNECTS).unwrap();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let rules = json!([{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/proxy"], "resourceNames": ["m1"], "verbs": ["get", "create"]}]);
     create(
@@ -241,4 +243,45 @@ async fn a_member_that_is_away_is_named() {
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     let (code, _, body) = ask(&plane.client, "GET", &format!("{CLUSTERS}/gone/proxy/api"), &[]).await;
     assert!(code == 503 && body.contains("has no spec.impersonatorSecretRef"), "{body}");
+}
+
+#[tokio::test]
+async fn discovery_lists_the_proxy_and_policies_review_connections() {
+    let (plane, member, _second) = world().await;
+    let (_, _, listed) = ask(&plane.client, "GET", "/apis/cluster.karmada.io/v1alpha1", &[]).await;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let of = |name: &str| {
+        let all = listed["resources"].as_array().unwrap();
+        all.iter().find(|one| one["name"] == name).map(|one| (one["kind"].clone(), one["verbs"].clone()))
+    };
+    let verbs = json!(["create", "delete", "get", "patch", "update"]);
+    assert_eq!(of("clusters/proxy"), Some((json!("Cluster"), verbs)));
+    assert_eq!(of("clusters/status"), Some((json!("Cluster"), json!(["get", "patch", "update"]))));
+
+    let rules = json!([{"apiGroups": ["cluster.karmada.io"], "apiVersions": ["*"], "operations": ["CONNECT"], "resources": ["clusters/proxy"]}]);
+    let expression = "object.kind != 'ClusterProxyOptions' || !object.path.startsWith('/api/v1/secrets')";
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let policy = json!({
+        "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-secrets"},
+        "spec": {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": expression, "message": "no secrets"}]},
+    });
+    create(&plane, &format!("{policies}/validatingadmissionpolicies"), policy).await;
+    let binding = json!({
+        "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "no-secrets"},
+        "spec": {"policyName": "no-secrets", "validationActions": ["Deny"]},
+    });
+    create(&plane, &format!("{policies}/validatingadmissionpolicybindings"), binding).await;
+    let ann = user(&plane, "ann", &["devs"]);
+    for (name, path, want) in [
+        ("it is refused", "m1/proxy/api/v1/secrets", 422),
+        ("for all clusters, too", "*/proxy/api/v1/secrets", 422),
+        ("another path", "m1/proxy/api/v1/nodes", 200),
+        ("the root", "m1/proxy", 200),
+    ] {
+        let heard = member.heard.lock().unwrap().len();
+        let (code, _, body) = ask(&ann, "GET", &format!("{CLUSTERS}/{path}"), &[]).await;
+        assert_eq!(code, want, "{name}: {body}");
+        assert_eq!(member.heard.lock().unwrap().len() > heard, want == 200, "{name}");
+        assert!(want == 200 || body.contains("no secrets"), "{name}: {body}");
+    }
 }

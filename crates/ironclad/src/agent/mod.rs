@@ -390,7 +390,9 @@ impl Agent {
             let (writer, members, settings) = (writer.clone(), members.clone(), settings.clone());
             let controllers = Controllers::new(writer, term.clone(), members, Arc::new(NetworkBackends), settings);
             let name = name.clone();
-            Work::begin(&present, controllers, &term, move || announce(&format!("ready: the agent of {name} runs")))
+            Work::begin(&present, controllers, &term, std::future::ready(()), move || {
+                announce(&format!("ready: the agent of {name} runs"))
+            })
         });
         credentials::changed(args, &used, &self.member, &session.clock).await;
         Ok(())

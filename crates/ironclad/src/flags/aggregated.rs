@@ -32,6 +32,43 @@ impl ExplainFlags {
     }
 }
 
+/// Flags of Clusters as an aggregated API.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Clusters")]
+pub(crate) struct ClusterFlags {
+    /// Serve `cluster.karmada.io` with clusters/NAME/proxy behind the kube-apiserver, which stores Clusters in group
+    /// `cluster.ironclad.io`. Clusters are carried over when the flag is given first, and back when it is not given any
+    /// more. Give it to all replicas at once
+    #[arg(long, env = "IRONCLAD_AGGREGATE_CLUSTERS", value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
+    aggregate_clusters: bool,
+    /// Address on which it is served, with managed certificates: PORT on loopback, or ADDRESS:PORT
+    #[arg(long, env = "IRONCLAD_CLUSTERS_BIND_ADDRESS", default_value = "8448", value_name = "[ADDRESS:]PORT")]
+    clusters_bind_address: String,
+    /// The Service by which the kube-apiserver finds it, on any replica [default: one of type ExternalName is made for
+    /// the leader's address]
+    #[arg(long, env = "IRONCLAD_CLUSTERS_SERVICE", value_name = "NAMESPACE/NAME[:PORT]")]
+    clusters_service: Option<String>,
+}
+
+impl ClusterFlags {
+    /// Returns the address and service; `None` if Clusters are objects of a CRD.
+    ///
+    /// # Errors
+    /// An address is invalid, or would be unreachable.
+    pub(crate) fn clusters(&self) -> anyhow::Result<Option<Bound>> {
+        let flag = Flag { bind: "--clusters-bind-address", service: "--clusters-service", what: "cluster.karmada.io" };
+        if !self.aggregate_clusters {
+            return Ok(None);
+        }
+        match flag.bound(&self.clusters_bind_address, self.clusters_service.as_deref())? {
+            None => {
+                Err(Misused("--aggregate-clusters needs an address: --clusters-bind-address is 0".to_owned()).into())
+            }
+            bound => Ok(bound),
+        }
+    }
+}
+
 /// Flags of the proxy to members.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Proxy to members")]

@@ -30,7 +30,7 @@ use ironclad_extension::{
     agents::{self, ClusterInfo, Published},
     explain::Explain,
     metrics::MetricsRoute,
-    proxy::ClusterProxy,
+    proxy::{CONNECTS, ClusterProxy, ProxyObserved},
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_kubecontrollers::{self as kubecontrollers, AutoscalingOptions, Cluster, Controller};
@@ -234,7 +234,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let electors = leader::of_up(&admin, &controllers).await?;
     let present: Present<Controllers> = Arc::default();
     let parts = Parts::new(client, &connections, settings, Some(electors.main.fence()), present.clone(), None);
-    plane.mount(Arc::new(ClusterProxy::new(admin.clone(), Arc::downgrade(&plane), &seam.clock, tunnels)));
+    let proxied = ProxyObserved::default();
+    let rights = Arc::downgrade(&plane);
+    plane.mount(Arc::new(ClusterProxy::new(admin.clone(), rights, &seam.clock, tunnels, proxied.clone())));
+    plane.announce_subresource(&CONNECTS)?;
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(Here(present.clone())))));
     let (checked, elected) = (present.clone(), electors.clone());
@@ -244,7 +247,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     Ops::new(
         move || present.lock().as_ref().map(|controllers| controllers.registry()),
         traffic,
-        vec![electors.collector(), Box::new(observed), Box::new(embedded)],
+        vec![electors.collector(), Box::new(observed), Box::new(proxied), Box::new(embedded)],
         move || leader::checks(&elected, &checked).into_iter().chain([store.check()]).collect(),
     )
     .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
@@ -253,7 +256,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let notify = started.clone();
     electors.start(&controllers, move |term| {
         let notify = notify.clone();
-        parts.begin(term, move || notify.notify_one())
+        parts.begin(term, std::future::ready(()), move || notify.notify_one())
     });
     electors.started(&seam.clock, &started).await;
     memory::start(&seam);

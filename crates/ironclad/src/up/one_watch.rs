@@ -135,7 +135,7 @@ impl World {
     /// Runs the controllers for a term in which all that reads pods has read them.
     async fn term(&self, name: &str) -> anyhow::Result<()> {
         let term = self.seam.child(name);
-        let work = self.parts.begin(term.clone(), || {});
+        let work = self.parts.begin(term.clone(), std::future::ready(()), || {});
         self.until("the FederatedHPA scales", async || {
             let autoscalers: Api<FederatedHPA> = Api::namespaced(self.admin.clone(), "default");
             let status = serde_json::to_value(autoscalers.get("web").await?.status)?;
@@ -174,7 +174,7 @@ async fn the_pods_of_a_member_are_watched_once_whoever_reads_them() -> anyhow::R
 #[tokio::test(start_paused = true)]
 async fn a_cluster_becomes_ready_with_its_resources() -> anyhow::Result<()> {
     let world = World::new().await?;
-    let work = world.parts.begin(world.seam.child("term"), || {});
+    let work = world.parts.begin(world.seam.child("term"), std::future::ready(()), || {});
     let mut status = Value::Null;
     world
         .until("the cluster is ready", async || {

@@ -14,6 +14,7 @@ mod certificates_up;
 mod clients;
 mod clients_kube_rs;
 mod clients_restart;
+mod clusters_real;
 mod crds_real;
 mod credentials_up;
 mod cron_sim;

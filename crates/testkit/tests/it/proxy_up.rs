@@ -173,6 +173,18 @@ async fn members_see_who_asks_and_the_control_plane_says_who_may() -> anyhow::Re
     first.run(asked).await?;
     let who = first.run(["auth", "whoami", "--as", "jane", "-o", "jsonpath={.status.userInfo.username}"]).await?;
     ensure!(who == "jane", "{who}");
+    // She has a right of her own in member2, and none to its proxy: the way can be chosen.
+    let second = kubectl(&world.binaries, &world.dir.path().join("data"), "member2", world.dir.path())?;
+    second.run(["create", "clusterrolebinding", "jane", "--clusterrole", "view", "--user", "jane"]).await?;
+    for (way, code, want) in [
+        (None, Some(0), ""),
+        (Some("--via=direct"), Some(0), ""),
+        (Some("--via=proxy"), Some(1), "clusters.cluster.karmada.io \"member2\" is forbidden"),
+    ] {
+        let line = ["get", "pods", "-A", "-C", "member2", "--as", "jane"];
+        let (got, out, err) = world.verb(&line.into_iter().chain(way).collect::<Vec<_>>()).await?;
+        ensure!(got == code && err.contains(want), "{way:?}: {out} {err}");
+    }
     // Rights that are taken away end with the next request.
     world.plane.run(["delete", "clusterrolebinding", "member1"]).await?;
     let refused = first.output(raw, "").await?;

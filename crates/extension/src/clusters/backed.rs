@@ -45,7 +45,9 @@ pub(super) async fn send(
     let is_watch =
         parts.uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "watch=true" | "watch=1")));
     let body = if body.is_empty() { Vec::new() } else { stored_body(body) };
-    let mut request = Request::from_parts(parts, Body::from(body));
+    // Not of the same version of HTTP: it may have come over another one.
+    let mut request = Request::new(Body::from(body));
+    (*request.method_mut(), *request.headers_mut()) = (parts.method, parts.headers);
     *request.uri_mut() = stored.parse::<Uri>()?;
     let headers = request.headers_mut();
     headers.remove(header::CONTENT_LENGTH);

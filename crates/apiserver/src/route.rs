@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     ApiError, Identity, ResponseBody,
     connections::{Connection, Underway},
+    registry::Connects,
 };
 
 /// Body of a request, which arrives as it is read: a client is not heard faster than its route reads.
@@ -34,7 +35,7 @@ pub trait Route: Send + Sync {
         false
     }
 
-    /// The subresource of a stored kind that this route answers, if it does: requests to it are reviewed as connections.
+    /// The subresource of a stored kind that this route answers, if any: requests to it are reviewed as connections.
     fn connects(&self) -> Option<&'static Connects> {
         None
     }
@@ -43,21 +44,6 @@ pub trait Route: Send + Sync {
     /// later the body of the answer. [`crate::read_body`] reads the body as a whole, [`Upgrade::of`] takes the
     /// connection over.
     fn call(&self, request: Request<RequestBody>, identity: Identity) -> RouteFuture;
-}
-
-/// A subresource of a stored kind by which a route lets users connect, as to pods by `exec`.
-#[derive(Debug)]
-pub struct Connects {
-    /// API group of the kind.
-    pub group: &'static str,
-    /// Plural of the kind.
-    pub resource: &'static str,
-    /// Name of the subresource.
-    pub subresource: &'static str,
-    /// Kind of the options that webhooks and policies see, whose field `path` is the path below the subresource.
-    pub options: &'static str,
-    /// The verbs that discovery lists.
-    pub verbs: &'static [&'static str],
 }
 
 /// The connection that a request came over.
@@ -77,8 +63,8 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Lets a route that is served on a listener of its own take the connection of this request over, as a task of this
-    /// group.
+    /// Lets a route that is served on a listener of its own take the connection of this request over, as a task of
+    /// this group.
     pub fn allow(request: &mut Request<RequestBody>, tasks: &Tasks) {
         request.extensions_mut().insert(Carrier { tasks: tasks.clone(), connection: None, _permit: None });
     }

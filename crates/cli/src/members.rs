@@ -105,12 +105,7 @@ pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cl
 /// Members with access to them: through the control plane's proxy, if it has one that lets the user in; else by the
 /// Secret that `join` wrote, if it may be read; else by the context of the kubeconfig that has the cluster's name and
 /// its endpoint (as `ironclad up` writes it for simulated members). A choice of the way leaves out the others.
-pub async fn connect(
-    plane: &Client,
-    kubeconfig: Option<&Kubeconfig>,
-    way: Way,
-    clusters: &[Cluster],
-) -> Vec<Member> {
+pub async fn connect(plane: &Client, kubeconfig: Option<&Kubeconfig>, way: Way, clusters: &[Cluster]) -> Vec<Member> {
     let front = match kubeconfig.filter(|_| way.via != Some(Via::Direct)) {
         Some(_) => proxied::front(plane).await,
         None => None,
@@ -181,7 +176,9 @@ async fn access(
     let only_proxied = cluster.spec.sync_mode == SyncMode::Pull && cluster.spec.secret_ref.is_none();
     match (way.via, kubeconfig) {
         (Some(Via::Direct), _) if only_proxied => {
-            return Err("it is a pull member, which is reached through the proxy only: leave --via=direct out".to_owned());
+            return Err(
+                "it is a pull member, which is reached through the proxy only: leave --via=direct out".to_owned()
+            );
         }
         (Some(Via::Proxy), None) => return Err("there is no kubeconfig for the way through the proxy".to_owned()),
         (Some(Via::Direct), _) | (None, None) => {}
@@ -223,8 +220,8 @@ pub struct Answers<T> {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Silent(BTreeMap<String, String>);
 
-/// Asks all members, at most 50 at a time and each no longer than `patience`. A client and its connections end with the
-/// answer.
+/// Asks all members, at most 50 at a time and each no longer than `patience`. A client and its connections end with
+/// the answer.
 pub async fn ask<'m, T>(
     members: impl IntoIterator<Item = &'m Member>,
     clock: &Clock,

@@ -55,8 +55,8 @@ const DISCOVERY_LAG: Duration = Duration::from_secs(5);
 /// Run the controllers against an existing kube-apiserver.
 ///
 /// The kube-controller-manager of that kube-apiserver may run only the controllers that maintain objects (namespace,
-/// garbage collector, service accounts, certificates): with all controllers it would start the templates in the control
-/// plane itself.
+/// garbage collector, service accounts, certificates): with all controllers it would start the templates in the
+/// control plane itself.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad crds --install --kubeconfig plane.kubeconfig

@@ -1,8 +1,8 @@
 //! How Clusters get from one form to the other: from objects of a CRD of the served group to stored ones, and back.
 //!
-//! Each Cluster is copied, then removed where it was, so that it is in at least one place at any time. As long as it is
-//! in both, that which the copy names is the Cluster, and the copy may be made anew: a move that was interrupted goes on,
-//! or is turned round, from what is there.
+//! Each Cluster is copied, then removed where it was, so that it is in at least one place at any time. As long as it
+//! is in both, that which the copy names is the Cluster, and the copy may be made anew: a move that was interrupted
+//! goes on, or is turned round, from what is there.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +51,8 @@ pub enum Step {
     Replace(Value),
     /// Replaces the status of the copy.
     Status(Value),
-    /// Removes what is at the source, once its owners' references name what is at the target: the target's copy is whole,
-    /// or the source is what a move the other way left. First this replaces it, without finalizers.
+    /// Removes what is at the source, once its owners' references name what is at the target: the target's copy is
+    /// whole, or the source is what a move the other way left. First this replaces it, without finalizers.
     Remove(Value),
     /// Deletes the copy, as somebody had begun to delete the Cluster.
     Delete,

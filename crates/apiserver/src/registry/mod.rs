@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::RwLock;
 
 use self::strategy::Strategy;
-use crate::{Connects, crd::CustomVersion};
+use crate::crd::CustomVersion;
 
 /// A built-in resource in one version.
 #[derive(Debug, Clone)]
@@ -91,6 +91,21 @@ pub(crate) struct Subresource {
     pub(crate) version: &'static str,
     pub(crate) kind: String,
     pub(crate) verbs: Vec<&'static str>,
+}
+
+/// A subresource of a stored kind by which a route lets users connect, as to pods by `exec`.
+#[derive(Debug)]
+pub struct Connects {
+    /// API group of the kind.
+    pub group: &'static str,
+    /// Plural of the kind.
+    pub resource: &'static str,
+    /// Name of the subresource.
+    pub subresource: &'static str,
+    /// Kind of the options that webhooks and policies see, whose field `path` is the path below the subresource.
+    pub options: &'static str,
+    /// The verbs that discovery lists.
+    pub verbs: &'static [&'static str],
 }
 
 /// The kind of what a subresource reads and writes, where it differs from its object's: Scale, Binding, Eviction.

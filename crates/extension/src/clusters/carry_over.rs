@@ -55,7 +55,8 @@ const OWNED: [&str; 9] = [
 type Outcome<T = ()> = Result<T, WebhookError>;
 
 /// Brings all Clusters into this form, if they are not, so that members and what runs there do not notice. Returns how
-/// many were moved. Only a leader may call it, before its controllers start. The client sees Clusters as they are stored.
+/// many were moved. Only a leader may call it, before its controllers start. The client sees Clusters as they are
+/// stored.
 ///
 /// # Errors
 /// A request failed, or two Clusters have one name; what was done stays, and the next call goes on.
@@ -96,7 +97,8 @@ impl Mover {
             return Ok(0);
         }
         self.unregister().await?;
-        // Before the served group has Clusters that do not have these uids: the garbage collector would take what they own.
+        // Before the served group has Clusters that do not have these uids: the garbage collector would take what
+        // they own.
         let stored = self.list(STORED).await?;
         let same = |object: &Value| uid(object).map(|uid| (uid.clone(), (name(object), uid)));
         self.own(&stored.values().filter_map(same).collect(), Form::Stored).await?;
@@ -221,7 +223,8 @@ impl Mover {
         self.send(method, path, object).await.map(drop)
     }
 
-    /// Sends a request; `None` if the object is gone or was written by somebody else: the next round sees what is there.
+    /// Sends a request; `None` if the object is gone or was written by somebody else: the next round sees what is
+    /// there.
     async fn send(&self, method: Method, path: &str, object: &Value) -> Outcome<Option<Value>> {
         let what = || format!("{method} {path}, to carry Clusters over");
         let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };

@@ -3,8 +3,8 @@
 //!
 //! The kube-apiserver stores Clusters in a group of their own, so that it does all that it does for objects of a CRD:
 //! storage, watches, tables, validation, defaults. Here only the group is changed on the way there and back
-//! ([`ironclad_admission::stored`]), by every replica alike, which keep nothing. Processes of ours that read Clusters do
-//! so by [`of_stored`], without the aggregated API.
+//! ([`ironclad_admission::stored`]), by every replica alike, which keep nothing. Processes of ours that read Clusters
+//! do so by [`of_stored`], without the aggregated API.
 
 mod backed;
 mod carry_over;

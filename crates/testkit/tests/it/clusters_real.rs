@@ -149,7 +149,8 @@ impl Plane<'_> {
 
     async fn proxied(&self) -> anyhow::Result<()> {
         let me = self.kubectl.run(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await?;
-        let bind = ["create", "clusterrolebinding", "proxy-admins", "--clusterrole", "cluster-proxy-admin", "--user", &me];
+        let bind =
+            ["create", "clusterrolebinding", "proxy-admins", "--clusterrole", "cluster-proxy-admin", "--user", &me];
         self.kubectl.run(bind).await?;
         let path = format!("{CLUSTERS}/member1/proxy/api/v1/namespaces/default/pods?labelSelector=app%3Dweb");
         until("the proxy lets the administrator in", DEADLINE, async || {

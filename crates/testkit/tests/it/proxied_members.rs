@@ -92,7 +92,8 @@ async fn controllers_and_commands_reach_a_member_through_its_proxy() -> anyhow::
     kube::Api::namespaced(plane.clone(), "karmada-cluster").create(&Default::default(), &secret).await?;
 
     let by_controllers = client(&cluster, Some(&secret), Arc::new(Traffic::default()));
-    let by_commands = members::connect(&plane, None, members::Way::default(), &[cluster]).await.pop().context("one member")?.client();
+    let by_commands =
+        members::connect(&plane, None, members::Way::default(), &[cluster]).await.pop().context("one member")?.client();
     for (who, client) in [("controllers", by_controllers), ("commands", by_commands)] {
         let client: Client = client.map_err(|error| anyhow::anyhow!("{who}: {error}"))?;
         proxy.heads.lock().clear();

@@ -13,7 +13,7 @@ use ironclad_api::{
     names::IMPERSONATOR,
     namespaces::{self},
 };
-use ironclad_runtime::{Api, StreamBody, Streams, TUNNEL, TunnelBody, serve_tunnel};
+use ironclad_runtime::{Api, StreamBody, Streams, TUNNEL, TunnelBody, carry_both, serve_tunnel};
 use ironclad_seam::Seam;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -93,10 +93,7 @@ impl TunnelledMember {
             passed.headers_mut().extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
             self.0.seam.tasks.spawn("upgraded", async move {
                 let (Ok(near), Ok(far)) = (near.await, far.await) else { return };
-                let carried = tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut TokioIo::new(far)).await;
-                if let Err(error) = carried {
-                    tracing::debug!(%error, "an upgraded connection ended");
-                }
+                carry_both(TokioIo::new(near), TokioIo::new(far)).await;
             });
         }
         passed

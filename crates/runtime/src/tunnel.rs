@@ -19,7 +19,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, select},
+};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, combinators::UnsyncBoxBody};
 use hyper::{
@@ -34,7 +37,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use parking_lot::RwLock;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tower::Service;
 
 /// Name of the protocol in the header Upgrade.
@@ -49,6 +52,9 @@ const STREAMS_MAX: u32 = 1_024;
 const OPEN_MAX: Duration = Duration::from_secs(10);
 /// Bytes of one connection, and of all, that may be under way.
 const WINDOW: (u32, u32) = (1 << 20, 8 << 20);
+
+/// Time for one direction of a carried connection after the other broke.
+const REST_OF_A_CONNECTION: Duration = Duration::from_secs(60);
 
 type OnChange = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -208,6 +214,30 @@ impl hyper::rt::Write for TunnelStream {
     }
 }
 
+/// Carries bytes both ways between two connections until both directions have ended. Each ends by itself: where one
+/// breaks, the other has a minute for what it still carries.
+pub async fn carry_both<A, B>(a: A, b: B)
+where
+    A: AsyncRead + AsyncWrite,
+    B: AsyncRead + AsyncWrite,
+{
+    async fn one_way(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<u64> {
+        let copied = tokio::io::copy(&mut from, &mut to).await;
+        // The other side may be gone already.
+        let _ = to.shutdown().await;
+        copied
+    }
+    let ((from_a, to_a), (from_b, to_b)) = (tokio::io::split(a), tokio::io::split(b));
+    let (there, back) = (Box::pin(one_way(from_a, to_b)), Box::pin(one_way(from_b, to_a)));
+    let (first, rest) = select(there, back).await.factor_first();
+    if let Err(error) = first {
+        tracing::debug!(%error, "one direction of a carried connection broke");
+        let _ = tokio::time::timeout(REST_OF_A_CONNECTION, rest).await;
+    } else {
+        let _ = rest.await;
+    }
+}
+
 /// Body of an agent's answer.
 pub type TunnelBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -257,6 +287,7 @@ where
 mod tests {
     use http_body_util::Full;
     use ironclad_seam::Tasks;
+    use tokio::io::AsyncReadExt as _;
 
     use super::*;
     use crate::Streams;
@@ -274,6 +305,38 @@ mod tests {
         *request.uri_mut() = path.parse().map_err(|_| path.to_owned())?;
         let body = streams.send(request).await?.into_body().collect().await.map_err(|error| error.to_string())?;
         Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    }
+
+    /// A side that can't be written to any more.
+    struct Closed;
+
+    impl AsyncWrite for Closed {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_one_direction_carries_arrives_though_the_other_broke() {
+        let sent = vec![7; 1 << 16];
+        let (mut near, far) = tokio::io::duplex(16);
+        near.write_all(b"nobody reads this").now_or_never();
+        let tasks = Tasks::new("carriers");
+        let content = std::io::Cursor::new(sent.clone());
+        let carried = tasks.spawn("carry", carry_both(tokio::io::join(content, Closed), far));
+        let mut arrived = Vec::new();
+        near.read_to_end(&mut arrived).await.unwrap();
+        assert!(arrived == sent, "{} bytes of {}", arrived.len(), sent.len());
+        drop(near);
+        carried.await.unwrap();
     }
 
     #[tokio::test]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ironclad_api::{labels, networking::MultiClusterService};
+use ironclad_api::{annotations::UNREADY_PROVIDERS, labels, networking::MultiClusterService};
 use ironclad_patch::names;
-use ironclad_propagation::services::{UNREADY_PROVIDERS, UnreadyProviders};
+use ironclad_propagation::services::UnreadyProviders;
 use serde_json::{Value, json};
 
 use super::{

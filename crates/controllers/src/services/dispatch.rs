@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_api::{StringMap, annotations, cluster::Cluster, networking::MultiClusterService, work::Work};
+use ironclad_api::{StringMap, cluster::Cluster, networking::MultiClusterService, work::Work};
 use ironclad_fleet::{ClusterName, Clusters};
 use ironclad_propagation::{
     new_ids::NewIds,
@@ -14,7 +14,6 @@ use ironclad_propagation::{
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
-use kube::ResourceExt as _;
 
 use super::{MultiClusterServices, Plane, queue_key, service_key};
 use crate::{
@@ -107,29 +106,17 @@ impl Reconciler for Dispatch {
 }
 
 impl Dispatch {
-    /// Unready clusters that reported slices and lost their backends. Only with such clusters the Works of the
-    /// namespace are read.
+    /// Unready clusters that reported slices and lost their backends. Only with such clusters the Works are read.
     async fn evicted(&self, key: &Key, works: &[Arc<Work>], clusters: &Clusters) -> Result<BTreeSet<ClusterName>, Failure> {
-        let unready = |name: &ClusterName| clusters.get(name).is_some_and(|cluster| !cluster.is_ready());
-        let reporters = works.iter().filter_map(|work| crate::index::cluster_of(work));
-        let mut lost: BTreeSet<ClusterName> = reporters.filter(unready).collect();
-        if lost.is_empty() {
-            return Ok(lost);
+        let unready = dispatch::unready_reporters(works, clusters);
+        if unready.is_empty() {
+            return Ok(unready);
         }
         let service = self.plane.service(&key.namespace, &key.name).await?;
         let selector = service.and_then(|service| service.json.pointer("/spec/selector").cloned());
         let selector: StringMap = selector.and_then(|map| serde_json::from_value(map).ok()).unwrap_or_default();
-        let is_near = |work: &Arc<Work>| {
-            work.annotations().get(annotations::RESOURCE_BINDING_NAMESPACE).is_some_and(|n| **n == *key.namespace)
-        };
-        let near: Vec<Arc<Work>> = self.works.list().into_iter().filter(is_near).collect();
-        let having = dispatch::backends(&selector, near.iter().map(|work| &**work));
-        // Backends that this control plane does not propagate say nothing.
-        if selector.is_empty() || having.is_empty() {
-            lost.clear();
-        }
-        lost.retain(|name| !having.contains(name));
-        Ok(lost)
+        let all = self.works.list();
+        Ok(dispatch::evicted(unready, &key.namespace, &selector, all.iter().map(|work| &**work)))
     }
 
     fn on_mcs(&self, change: &Change<MultiClusterService>) {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{labels, multicluster::ServiceImport, work::Work};
+use ironclad_api::{annotations::EXPORTED_SERVICE_NAME, labels, multicluster::ServiceImport, work::Work};
 use ironclad_fleet::Gvk;
 use ironclad_propagation::{
     services::{
         export_of, import,
-        imported::{self, EXPORTED_SERVICE, Effect, Seen},
+        imported::{self, Effect, Seen},
     },
     wakes::services as wakes,
 };
@@ -112,7 +112,7 @@ impl Imported {
 
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
         let Some(object) = change.new.as_ref().or(change.old.as_ref()).filter(|_| *gvk == slice_kind()) else { return };
-        if let Some(name) = object.annotations().get(EXPORTED_SERVICE) {
+        if let Some(name) = object.annotations().get(EXPORTED_SERVICE_NAME) {
             self.queue.add(Key::new(&object.namespace().unwrap_or_default(), name));
         }
     }

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Options, SLICE_API_VERSION, SLICE_KIND, ServiceKey, Told, UNREADY_PROVIDERS, UnreadyProviders,
+    Options, SLICE_API_VERSION, SLICE_KIND, ServiceKey, Told, UnreadyProviders,
     collect::{self, Flow},
     is_served, is_true_of, listed, manifest, mcs_conditions, mcs_reference, not_ready, provider_of, selected, slice,
     unready_since,
@@ -94,7 +94,7 @@ pub fn provider(seen: &Seen<'_>, name: &ClusterName, cluster: &Cluster) -> Provi
     if seen.evicted.contains(name) {
         return Provider::Withheld(format!("{}, and its backends were moved away", not_ready(name, cluster)));
     }
-    let annotation = seen.mcs.and_then(|mcs| mcs.metadata.annotations.as_ref()?.get(UNREADY_PROVIDERS));
+    let annotation = seen.mcs.and_then(|mcs| mcs.metadata.annotations.as_ref()?.get(annotations::UNREADY_PROVIDERS));
     // Admission refuses other values.
     let choice = annotation.and_then(|text| UnreadyProviders::parse(text).ok());
     let UnreadyProviders::DropAfter(wait) = choice.unwrap_or(seen.options.unready_providers) else {
@@ -106,8 +106,7 @@ pub fn provider(seen: &Seen<'_>, name: &ClusterName, cluster: &Cluster) -> Provi
 }
 
 /// The clusters whose Works contain a workload with pods of this selector, those that are being deleted not included.
-/// The clusters that an unready provider's backends were moved to are known by it.
-pub fn backends<'w>(selector: &StringMap, works: impl IntoIterator<Item = &'w Work>) -> BTreeSet<ClusterName> {
+fn backends<'w>(selector: &StringMap, works: impl IntoIterator<Item = &'w Work>) -> BTreeSet<ClusterName> {
     let runs = |work: &&Work| {
         let objects = work.spec.workload.manifests.iter().map(|manifest| manifest.object());
         let mut labels = objects.filter_map(|object| object.pointer("/spec/template/metadata/labels").cloned());
@@ -115,6 +114,34 @@ pub fn backends<'w>(selector: &StringMap, works: impl IntoIterator<Item = &'w Wo
     };
     let present = works.into_iter().filter(|work| work.metadata.deletion_timestamp.is_none());
     present.filter(runs).filter_map(|work| Some(key_of(work)?.cluster)).collect()
+}
+
+/// Clusters that are not ready and reported slices of this MultiClusterService. Only of these it counts whether they
+/// still have backends.
+pub fn unready_reporters<'w>(works: impl IntoIterator<Item = &'w Arc<Work>>, clusters: &Clusters) -> BTreeSet<ClusterName> {
+    let unready = |name: &ClusterName| clusters.get(name).is_some_and(|cluster| !cluster.is_ready());
+    let reporters = works.into_iter().filter(|work| collect::is_collected(work));
+    reporters.filter_map(|work| Some(key_of(work)?.cluster)).filter(unready).collect()
+}
+
+/// Those of these clusters that lost their backends to others. Backends that this control plane does not propagate say
+/// nothing, and neither does a Service without a selector.
+pub fn evicted<'w>(
+    mut unready: BTreeSet<ClusterName>,
+    namespace: &str,
+    selector: &StringMap,
+    works: impl IntoIterator<Item = &'w Work>,
+) -> BTreeSet<ClusterName> {
+    let of_binding = |work: &&Work| {
+        let annotations = work.metadata.annotations.as_ref();
+        annotations.and_then(|map| map.get(annotations::RESOURCE_BINDING_NAMESPACE)).is_some_and(|one| one == namespace)
+    };
+    let having = backends(selector, works.into_iter().filter(of_binding));
+    if selector.is_empty() || having.is_empty() {
+        return BTreeSet::new();
+    }
+    unready.retain(|name| !having.contains(name));
+    unready
 }
 
 /// One copy that a consumer has to have.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use ironclad_api::{
+    annotations::IMPORTED_SERVICE_NAME,
     events,
     multicluster::{ServiceImport, ServiceImportType},
     names,
@@ -15,13 +16,11 @@ use super::EXPORT_API_VERSION;
 
 /// Kind of ServiceImports.
 pub const KIND: &str = "ServiceImport";
-/// Annotation of a ServiceImport: name of its Service, instead of `derived-<name>`.
-pub use ironclad_api::annotations::IMPORTED_SERVICE_NAME as SERVICE_NAME;
 
 /// Name of the Service of a ServiceImport; without one, of the ServiceImport that an export may get.
 #[must_use]
 pub fn service_name(import: Option<&ServiceImport>, name: &str) -> String {
-    let chosen = import.and_then(|import| import.metadata.annotations.as_ref()?.get(SERVICE_NAME));
+    let chosen = import.and_then(|import| import.metadata.annotations.as_ref()?.get(IMPORTED_SERVICE_NAME));
     chosen.filter(|chosen| !chosen.is_empty()).cloned().unwrap_or_else(|| names::derived_service(name))
 }
 
@@ -78,7 +77,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     let is_former = owners.is_empty() && name == names::derived_service(own_name);
     if !is_owned && !is_former {
         let message = format!(
-            "there is a Service {name} that does not belong to this import: delete it, or set annotation {SERVICE_NAME} to another name"
+            "there is a Service {name} that does not belong to this import: delete it, or set annotation {IMPORTED_SERVICE_NAME} to another name"
         );
         plan.effects.push(Effect::Event(Event::warning(about(), events::SYNC_DERIVED_SERVICE_FAILED, message)));
         return plan;

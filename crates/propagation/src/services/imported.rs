@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ironclad_api::work::Work;
+use ironclad_api::{annotations::EXPORTED_SERVICE_NAME, work::Work};
 use ironclad_fleet::{ClusterName, Plan, because::propagation::Reason, merge_patch_between};
 use serde_json::{Value, json};
 
@@ -38,9 +38,6 @@ pub enum Effect {
     Work(Write),
 }
 
-/// Annotation of an imported slice: the exported Service, by name. The namespace is its own.
-pub const EXPORTED_SERVICE: &str = "serviceimport.ironclad.io/exported-service";
-
 /// Makes the control plane's slices those that were collected.
 pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     let mut plan = Plan::default();
@@ -51,12 +48,12 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         let Some(key) = key_of(work).filter(|key| stays && !seen.leaving.contains(&key.cluster)) else { continue };
         let Some(object) = manifest(work, SLICE_API_VERSION, SLICE_KIND) else { continue };
         let mut copy = slice::imported(&object, &key.cluster.0, seen.service);
-        copy["metadata"]["annotations"][EXPORTED_SERVICE] = (*seen.key.name).into();
+        copy["metadata"]["annotations"][EXPORTED_SERVICE_NAME] = (*seen.key.name).into();
         let name = copy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         wanted.entry(name).or_insert((key.cluster, copy));
     }
     let is_of_export = |slice: &Value| {
-        let annotation = &slice["metadata"]["annotations"][EXPORTED_SERVICE];
+        let annotation = &slice["metadata"]["annotations"][EXPORTED_SERVICE_NAME];
         let service = slice::service_of(slice).map(|key| key.name);
         *annotation == *seen.key.name || (annotation.is_null() && service.as_deref() == Some(seen.service))
     };

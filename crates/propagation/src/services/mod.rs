@@ -7,6 +7,7 @@
 pub mod claim;
 pub mod collect;
 pub mod dispatch;
+pub mod explain;
 pub mod export;
 pub mod import;
 pub mod imported;
@@ -39,8 +40,6 @@ pub const EXPORT_API_VERSION: &str = "multicluster.x-k8s.io/v1alpha1";
 pub const SLICE_API_VERSION: &str = "discovery.k8s.io/v1";
 /// Kind of EndpointSlices.
 pub const SLICE_KIND: &str = "EndpointSlice";
-/// Overrides `--endpoints-of-unready-providers` for one MultiClusterService: `keep`, `drop` or `drop-after=5m`.
-pub const UNREADY_PROVIDERS: &str = "multiclusterservice.ironclad.io/unready-providers";
 /// Longest `drop-after`.
 const DROP_AFTER_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -149,6 +148,12 @@ pub fn export_of(work: &Work) -> Option<ServiceKey> {
 fn key_of(work: &Work, namespace: &str, name: &str) -> Option<ServiceKey> {
     let labels = work.metadata.labels.as_ref()?;
     Some(ServiceKey::new(labels.get(namespace)?, labels.get(name)?))
+}
+
+/// Returns true for Works that only carry something from a member to the control plane, or a marker.
+#[must_use]
+pub fn reports(work: &Work) -> bool {
+    work.spec.suspend_dispatching == Some(true) && (mcs_of(work).is_some() || export_of(work).is_some())
 }
 
 /// The cluster that a Work with a dispatched slice has it from.

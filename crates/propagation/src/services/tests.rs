@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{
+    annotations::{EXPORTED_SERVICE_NAME, IMPORTED_SERVICE_NAME, UNREADY_PROVIDERS},
     cluster::Cluster,
     multicluster::{ServiceExport, ServiceImport},
     networking::MultiClusterService,
@@ -13,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Options, ServiceKey, UNREADY_PROVIDERS, UnreadyProviders, claim,
+    Options, ServiceKey, UnreadyProviders, claim,
     collect::{self, Exported, Flow},
     dispatch::{self, Provider},
     export, import, imported, missing, selected, slice,
@@ -519,7 +520,14 @@ fn backends_are_found_by_the_labels_of_their_pods() {
     let gone = patched(&work("m3", "web"), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     let works = [work("m1", "web"), work("m2", "other"), gone];
     let selector = [("app".to_owned(), "web".to_owned())].into();
-    assert_eq!(dispatch::backends(&selector, &works), ["m1".into()].into());
+    let near = json!({"metadata": {"annotations": {"resourcebinding.karmada.io/namespace": "shop"}}});
+    let near: Vec<Work> = works.iter().map(|work| patched(work, &near)).collect();
+    let unready: BTreeSet<ClusterName> = ["m1".into(), "m3".into()].into();
+    let evicted = |works: &[Work], selector| dispatch::evicted(unready.clone(), "shop", selector, works);
+    assert_eq!(evicted(&near, &selector), ["m3".into()].into());
+    assert_eq!(evicted(&works, &selector), BTreeSet::new(), "Works of no binding say nothing");
+    assert_eq!(evicted(&near[1..], &selector), BTreeSet::new(), "nobody has backends");
+    assert_eq!(evicted(&near, &[].into()), BTreeSet::new(), "without a selector");
     assert_eq!(dispatch::may_be_backend(&works[0]).as_deref(), Some("shop"));
     assert_eq!(dispatch::may_be_backend(&collected("m1", "web-x", &[])), None);
 }
@@ -562,7 +570,7 @@ fn exported_slices_are_imported_into_the_control_plane() {
     let gone = [imported::Effect::Delete { name: "imported-m1-web-x".into() }];
     assert_eq!(run(&[], &[slice.clone()], &none), gone);
     assert_eq!(run(&works, &[slice.clone()], &[ClusterName::from("m1")].into()), gone, "the cluster leaves");
-    let other = patched(&*slice, &json!({"metadata": {"annotations": {imported::EXPORTED_SERVICE: "other"}}}));
+    let other = patched(&*slice, &json!({"metadata": {"annotations": {EXPORTED_SERVICE_NAME: "other"}}}));
     assert_eq!(run(&[], &[Arc::new(other)], &none), [], "of another export");
 }
 
@@ -607,7 +615,7 @@ fn an_import_has_a_service() {
 
 #[test]
 fn an_import_may_choose_its_name_unless_it_is_taken() {
-    let chosen = json!({"metadata": {"annotations": {import::SERVICE_NAME: "web"}}});
+    let chosen = json!({"metadata": {"annotations": {IMPORTED_SERVICE_NAME: "web"}}});
     let import = patched(&service_import(json!({"type": "ClusterSetIP", "ports": []})), &chosen);
     assert_eq!(import::service_name(Some(&import), "web"), "web");
     assert_eq!(import::service_name(None, "web"), "derived-web");

@@ -47,7 +47,8 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     let fields = Map::from_iter([("remedyActions".to_owned(), json!(wanted))]);
     plan.effects.push(Effect::Status(StatusPart { fields, ..StatusPart::default() }));
     if present.iter().collect::<BTreeSet<_>>() != wanted.iter().copied().collect() {
-        let message = if asked.is_empty() { "no Remedy asks for an action any more".to_owned() } else { explained(&asked) };
+        let message =
+            if asked.is_empty() { "no Remedy asks for an action any more".to_owned() } else { explained(&asked) };
         plan.effects.push(Effect::Event(Event::normal(cluster_reference(cluster), REMEDY_ACTIONS_CHANGED, message)));
     }
     plan
@@ -145,9 +146,7 @@ mod tests {
 
     #[test]
     fn actions_are_the_union_of_what_matching_remedies_ask() {
-        let when = |type_: &str, operator: &str, status: &str| {
-            json!({"clusterConditionMatch": {"conditionType": type_, "operator": operator, "conditionStatus": status}})
-        };
+        let when = |type_: &str, operator: &str, status: &str| json!({"clusterConditionMatch": {"conditionType": type_, "operator": operator, "conditionStatus": status}});
         let dns = "ServiceDomainNameResolutionReady";
         let act = json!(["TrafficControl"]);
         for (name, spec, want) in [
@@ -157,7 +156,11 @@ mod tests {
             ("another status", json!({"actions": act, "decisionMatches": [when(dns, "Equal", "True")]}), false),
             ("not equal", json!({"actions": act, "decisionMatches": [when(dns, "NotEqual", "True")]}), true),
             ("not equal, equal", json!({"actions": act, "decisionMatches": [when(dns, "NotEqual", "False")]}), false),
-            ("an absent condition", json!({"actions": act, "decisionMatches": [when("Other", "NotEqual", "True")]}), false),
+            (
+                "an absent condition",
+                json!({"actions": act, "decisionMatches": [when("Other", "NotEqual", "True")]}),
+                false,
+            ),
             ("an entry without condition", json!({"actions": act, "decisionMatches": [{}]}), false),
             ("any of them", json!({"actions": act, "decisionMatches": [{}, when(dns, "Equal", "False")]}), true),
             ("its cluster", json!({"actions": act, "clusterAffinity": {"clusterNames": ["m0", "m1"]}}), true),
@@ -190,7 +193,10 @@ mod tests {
         assert!(matches!(effects.as_slice(), [Effect::Status(_)]), "another order: {effects:?}");
         let effects = run(&cluster(&[], &["TrafficControl"]), &[]);
         let [Effect::Status(part), Effect::Event(event)] = effects.as_slice() else { panic!("{effects:?}") };
-        assert_eq!((json!(part.fields), event.message.as_str()), (json!({"remedyActions": []}), "no Remedy asks for an action any more"));
+        assert_eq!(
+            (json!(part.fields), event.message.as_str()),
+            (json!({"remedyActions": []}), "no Remedy asks for an action any more")
+        );
         let mut leaving = cluster(&[], &["TrafficControl"]);
         leaving.metadata.deletion_timestamp = Some(ironclad_api::Time("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(run(&leaving, &[]), [], "its actions stay");

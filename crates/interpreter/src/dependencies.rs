@@ -111,8 +111,10 @@ pub(crate) fn dependencies(kind: Kind, template: &Value) -> Result<Vec<Dependenc
             .collect(),
         Kind::ServiceImport => {
             // The import may choose the name of its Service (specification/mcs.md 4).
-            let chosen = template.pointer("/metadata/annotations").and_then(|map| map.get(IMPORTED_SERVICE_NAME)?.as_str());
-            let derived = chosen.filter(|chosen| !chosen.is_empty()).map_or_else(|| format!("derived-{name}"), str::to_owned);
+            let chosen =
+                template.pointer("/metadata/annotations").and_then(|map| map.get(IMPORTED_SERVICE_NAME)?.as_str());
+            let derived =
+                chosen.filter(|chosen| !chosen.is_empty()).map_or_else(|| format!("derived-{name}"), str::to_owned);
             let mut slices = Dependency::named("discovery.k8s.io/v1", "EndpointSlice", namespace, "");
             slices.label_selector = Some(json!({"matchLabels": {"kubernetes.io/service-name": derived}}));
             vec![Dependency::named("v1", "Service", namespace, &derived), slices]

@@ -4,9 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use ironclad_api::{
-    StringMap, cluster::Cluster, labels, networking::MultiClusterService, remedy::Remedy, work::Work,
-};
+use ironclad_api::{StringMap, cluster::Cluster, labels, networking::MultiClusterService, remedy::Remedy, work::Work};
 use ironclad_failover::remedy;
 use ironclad_fleet::{ClusterName, Clusters};
 use ironclad_propagation::services::{
@@ -56,7 +54,10 @@ pub(super) fn asked(resource: &[String]) -> Option<Asked> {
 /// If the object does not exist, or the control plane does not answer.
 pub(super) async fn run(asked: &Asked, about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<()> {
     if about.filename.is_some() {
-        return Err(Misused("clusters and MultiClusterServices are not explained from a dump\n  try: without --filename".into()).into());
+        return Err(Misused(
+            "clusters and MultiClusterServices are not explained from a dump\n  try: without --filename".into(),
+        )
+        .into());
     }
     let client = plane.client().await?;
     let (object, lines) = match asked {
@@ -79,10 +80,14 @@ async fn service(client: &Client, key: &ServiceKey, clock: &Clock) -> anyhow::Re
     };
     let selector = format!(
         "{}={},{}={}",
-        labels::MULTI_CLUSTER_SERVICE_NAMESPACE, key.namespace, labels::MULTI_CLUSTER_SERVICE_NAME, key.name
+        labels::MULTI_CLUSTER_SERVICE_NAMESPACE,
+        key.namespace,
+        labels::MULTI_CLUSTER_SERVICE_NAME,
+        key.name
     );
     let works: Api<Work> = Api::all(client.clone());
-    let of_service = crate::pages::all(&works, ListParams::default().labels(&selector)).await.context("listing Works")?;
+    let of_service =
+        crate::pages::all(&works, ListParams::default().labels(&selector)).await.context("listing Works")?;
     let clusters: Api<Cluster> = Api::all(client.clone());
     let list = crate::pages::all(&clusters, ListParams::default()).await.context("listing clusters")?;
     let clusters: Clusters =
@@ -106,7 +111,9 @@ async fn service(client: &Client, key: &ServiceKey, clock: &Clock) -> anyhow::Re
         options: Options::default(),
         now: clock.wall_seconds(),
     };
-    output::note("not known here: the flags of services over clusters that the leader runs with; the defaults are assumed");
+    output::note(
+        "not known here: the flags of services over clusters that the leader runs with; the defaults are assumed",
+    );
     let explanation = explain(&seen).context("it was read just now")?;
     Ok((json!(explanation), explanation.lines()))
 }
@@ -122,7 +129,11 @@ async fn cluster(client: &Client, name: &str) -> anyhow::Result<(Value, Vec<Stri
     let asked = remedy::asked(&cluster, &remedies);
     let present = cluster.status.as_ref().map(|status| status.remedy_actions.clone()).unwrap_or_default();
     let mut lines = vec![format!("Cluster {name}")];
-    lines.push(if present.is_empty() { "  no remedy actions".to_owned() } else { format!("  remedy actions: {}", present.join(", ")) });
+    lines.push(if present.is_empty() {
+        "  no remedy actions".to_owned()
+    } else {
+        format!("  remedy actions: {}", present.join(", "))
+    });
     lines.extend((!asked.is_empty()).then(|| format!("  {}", remedy::explained(&asked))));
     Ok((json!({"cluster": name, "remedyActions": present, "asked": asked}), lines))
 }

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{cluster::Cluster, networking::MultiClusterService, work::{ResourceBinding, Work}};
+use ironclad_api::{
+    cluster::Cluster,
+    networking::MultiClusterService,
+    work::{ResourceBinding, Work},
+};
 use ironclad_fleet::{Binding, Gvk};
 use ironclad_propagation::{
     new_ids::NewIds,

@@ -159,7 +159,12 @@ impl Collector {
         }
     }
 
-    fn watch(self: &Arc<Self>, source: &Arc<Source>, member: &Member, selector: String) -> (Informer<DynamicObject>, Tasks) {
+    fn watch(
+        self: &Arc<Self>,
+        source: &Arc<Source>,
+        member: &Member,
+        selector: String,
+    ) -> (Informer<DynamicObject>, Tasks) {
         let (group, version) = SLICE_API_VERSION.split_once('/').unwrap_or_default();
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, SLICE_KIND));
         let informer: Informer<DynamicObject> = Informer::new(&[]);
@@ -169,7 +174,10 @@ impl Collector {
             let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
             let key = Key::of(&**object);
             let json = |object: &Option<Arc<DynamicObject>>| {
-                object.as_ref().and_then(|object| serde_json::to_value(&**object).ok()).map(|whole| slice::portable(&whole))
+                object
+                    .as_ref()
+                    .and_then(|object| serde_json::to_value(&**object).ok())
+                    .map(|whole| slice::portable(&whole))
             };
             let since = source.reported.lock().get(&key).map(|at| clock.mono() - *at);
             let wait = collect::wait(json(&change.old).as_ref(), json(&change.new).as_ref(), since, interval);

@@ -107,7 +107,12 @@ impl Reconciler for Dispatch {
 
 impl Dispatch {
     /// Unready clusters that reported slices and lost their backends. Only with such clusters the Works are read.
-    async fn evicted(&self, key: &Key, works: &[Arc<Work>], clusters: &Clusters) -> Result<BTreeSet<ClusterName>, Failure> {
+    async fn evicted(
+        &self,
+        key: &Key,
+        works: &[Arc<Work>],
+        clusters: &Clusters,
+    ) -> Result<BTreeSet<ClusterName>, Failure> {
         let unready = dispatch::unready_reporters(works, clusters);
         if unready.is_empty() {
             return Ok(unready);

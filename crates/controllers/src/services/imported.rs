@@ -72,7 +72,13 @@ impl Reconciler for Imported {
         let slices: Vec<Arc<Value>> = present.iter().map(|read| read.json.clone()).collect();
         let service = import::service_name(import.as_deref(), &key.name);
         let (name, leaving) = (service_key(key), self.fleet.terminating());
-        let plan = imported::decide(&Seen { key: &name, service: &service, works: &works, slices: &slices, leaving: &leaving });
+        let plan = imported::decide(&Seen {
+            key: &name,
+            service: &service,
+            works: &works,
+            slices: &slices,
+            leaving: &leaving,
+        });
         let find = |name: &str| present.iter().find(|read| read.object.name_any() == name);
         for effect in plan.effects {
             match effect {

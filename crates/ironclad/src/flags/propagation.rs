@@ -39,7 +39,7 @@ pub(crate) struct PropagationFlags {
     /// Interval between full recounts of the usage of FederatedResourceQuotas, if these are enforced
     #[arg(long, default_value_t = Period(Flags::default().quota_sync_period), value_name = "DURATION", env = "IRONCLAD_FEDERATED_RESOURCE_QUOTA_SYNC_PERIOD")]
     federated_resource_quota_sync_period: Period,
-    /// What consumers of a MultiClusterService keep of providers that are not ready: keep, drop or drop-after=5m
+    /// Endpoints of providers that are not ready, at the consumers of MultiClusterServices: keep, drop or drop-after=5m
     #[arg(long, default_value = "keep", value_name = "WHAT", value_parser = UnreadyProviders::parse, env = "IRONCLAD_ENDPOINTS_OF_UNREADY_PROVIDERS")]
     endpoints_of_unready_providers: UnreadyProviders,
     /// Take endpoints of clusters with remedy action TrafficControl from the consumers of MultiClusterServices

@@ -9,7 +9,7 @@ use std::{
 use ironclad_api::{
     OwnerReference, StringMap, annotations,
     cluster::ApiEnablement,
-    conditions::multi_cluster_service as types,
+    conditions::{self, binding::SCHEDULED, multi_cluster_service as types},
     events, finalizers, labels, names,
     networking::MultiClusterService,
     reasons::multi_cluster_service as reasons,
@@ -130,7 +130,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         plan.effects.push(warn(events::CLUSTER_NOT_FOUND, message));
     }
     if !incompatible.is_empty() {
-        let message = format!("{} does not serve {SLICE_API_VERSION}: its endpoints are not known", listed(&incompatible));
+        let message =
+            format!("{} does not serve {SLICE_API_VERSION}: its endpoints are not known", listed(&incompatible));
         plan.effects.push(warn(events::API_INCOMPATIBLE, message));
     }
     plan
@@ -273,9 +274,7 @@ fn bind(
     }
     let mut claimed = service.clone();
     claim(&mut claimed["metadata"], id, key, labels::CLAIMED_BY);
-    let marks = |object: &Value| {
-        json!({"metadata": {"labels": object["metadata"]["labels"], "annotations": object["metadata"]["annotations"]}})
-    };
+    let marks = |object: &Value| json!({"metadata": {"labels": object["metadata"]["labels"], "annotations": object["metadata"]["annotations"]}});
     if let Some(patch) = merge_patch_between(&marks(service), &marks(&claimed)) {
         plan.effects.push(Effect::PatchService(patch));
     }
@@ -363,7 +362,8 @@ fn bound(
     };
     binding.spec.resource = resource;
     let clusters: Vec<&str> = targets.iter().map(|name| &*name.0).collect();
-    let fields = json!({"placement": {"clusterAffinity": {"clusterNames": clusters}}, "conflictResolution": "Overwrite"});
+    let fields =
+        json!({"placement": {"clusterAffinity": {"clusterNames": clusters}}, "conflictResolution": "Overwrite"});
     let fields: ResourceBindingSpec = serde_json::from_value(merged(&json!(binding.spec), fields)).unwrap_or_default();
     (binding.spec.placement, binding.spec.conflict_resolution) = (fields.placement, fields.conflict_resolution);
     binding
@@ -377,7 +377,12 @@ fn merged(spec: &Value, fields: Value) -> Value {
 
 /// The state of the Service in the clusters and its message; `None` while some have not answered yet.
 fn applied(seen: &Seen<'_>, targets: &BTreeSet<ClusterName>) -> Option<(bool, String)> {
-    let status = seen.binding.and_then(|binding| binding.status.as_ref())?;
+    let binding = seen.binding?;
+    let status = binding.status.as_ref()?;
+    if let Some(scheduled) = conditions::get(&status.conditions, SCHEDULED).filter(|c| c.status == conditions::FALSE) {
+        return Some((false, format!("the Service is not scheduled: {}", scheduled.message)));
+    }
+    let is_scheduled = status.scheduler_observed_generation == binding.metadata.generation.unwrap_or_default();
     let item = |name: &ClusterName| status.aggregated_status.iter().find(|item| *item.cluster_name == *name.0);
     let (mut unready, mut failed, mut applied) = (Vec::new(), Vec::new(), 0);
     for name in targets {
@@ -386,6 +391,9 @@ fn applied(seen: &Seen<'_>, targets: &BTreeSet<ClusterName>) -> Option<(bool, St
             Some(item) if item.applied => applied += 1,
             _ if !cluster.is_ready() => unready.push(not_ready(name, cluster)),
             Some(item) => failed.push(format!("{name}: {}", item.applied_message)),
+            None if is_scheduled && binding.spec.target(&name.0).is_none() => {
+                failed.push(format!("{name} was not chosen: ironclad why service/{} tells why", seen.key.name));
+            }
             None => return None,
         }
     }
@@ -393,7 +401,11 @@ fn applied(seen: &Seen<'_>, targets: &BTreeSet<ClusterName>) -> Option<(bool, St
     let text = if applied == targets.len() {
         "Service is propagated to target clusters.".to_owned()
     } else {
-        format!("Service is propagated to {applied} of {} target clusters; {}", targets.len(), rest.cloned().collect::<Vec<_>>().join("; "))
+        format!(
+            "Service is propagated to {applied} of {} target clusters; {}",
+            targets.len(),
+            rest.cloned().collect::<Vec<_>>().join("; ")
+        )
     };
     Some((failed.is_empty() && applied > 0, text))
 }

@@ -32,7 +32,7 @@ const LABELS: [&str; 5] = [
 /// Largest number of Services whose slices a member is asked for by name.
 const NAMED_SERVICES_MAX: usize = 50;
 
-/// What a Service is exported for. The order is that of the names.
+/// Purpose of an export. The order is that of the names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flow {
     /// A MultiClusterService.
@@ -197,7 +197,12 @@ fn without_labels(write: Option<Write>, existing: Option<&Work>, stale: &[&str])
 /// The time to wait before a change of a slice is reported. The first change goes at once, and so does one that takes
 /// an address away; `since_last` is the time since the last report of the slice.
 #[must_use]
-pub fn wait(before: Option<&Value>, after: Option<&Value>, since_last: Option<Duration>, interval: Duration) -> Duration {
+pub fn wait(
+    before: Option<&Value>,
+    after: Option<&Value>,
+    since_last: Option<Duration>,
+    interval: Duration,
+) -> Duration {
     let (Some(before), Some(after)) = (before, after) else { return Duration::ZERO };
     let takes_away = !slice::addresses(before).is_subset(&slice::addresses(after));
     if takes_away { Duration::ZERO } else { since_last.map_or(Duration::ZERO, |since| interval.saturating_sub(since)) }

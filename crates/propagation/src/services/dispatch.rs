@@ -118,7 +118,10 @@ fn backends<'w>(selector: &StringMap, works: impl IntoIterator<Item = &'w Work>)
 
 /// Clusters that are not ready and reported slices of this MultiClusterService. Only of these it counts whether they
 /// still have backends.
-pub fn unready_reporters<'w>(works: impl IntoIterator<Item = &'w Arc<Work>>, clusters: &Clusters) -> BTreeSet<ClusterName> {
+pub fn unready_reporters<'w>(
+    works: impl IntoIterator<Item = &'w Arc<Work>>,
+    clusters: &Clusters,
+) -> BTreeSet<ClusterName> {
     let unready = |name: &ClusterName| clusters.get(name).is_some_and(|cluster| !cluster.is_ready());
     let reporters = works.into_iter().filter(|work| collect::is_collected(work));
     reporters.filter_map(|work| Some(key_of(work)?.cluster)).filter(unready).collect()
@@ -163,10 +166,13 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         .works
         .iter()
         .filter(|work| provider_of(work).is_some())
-        .filter_map(|work| Some((work, manifest(work, SLICE_API_VERSION, SLICE_KIND)?["metadata"]["name"].as_str()?.to_owned())))
+        .filter_map(|work| {
+            Some((work, manifest(work, SLICE_API_VERSION, SLICE_KIND)?["metadata"]["name"].as_str()?.to_owned()))
+        })
         .collect();
     let find = |copy: &Copy<'_>| {
-        let mut of_cluster = present.iter().filter(|(work, _)| key_of(work).is_some_and(|key| key.cluster == copy.consumer));
+        let mut of_cluster =
+            present.iter().filter(|(work, _)| key_of(work).is_some_and(|key| key.cluster == copy.consumer));
         of_cluster.find(|(_, name)| *name == copy.name).map(|(work, _)| *work)
     };
     let mut kept = BTreeSet::new();
@@ -272,7 +278,7 @@ pub(super) fn release_former(works: &[Arc<Work>]) -> impl Iterator<Item = Write>
     })
 }
 
-/// What is told in the condition.
+/// Content of the condition.
 #[derive(Default)]
 struct Outcome {
     /// Number of providers.
@@ -308,7 +314,9 @@ impl Outcome {
     fn tell(&self, seen: &Seen<'_>, mcs: &MultiClusterService, wanted: &[Copy<'_>]) -> Option<(StatusPart, Event)> {
         let present = mcs_conditions(mcs);
         let is_first = conditions::get(present, types::ENDPOINT_SLICE_DISPATCHED).is_none();
-        if !self.pending.is_empty() || (is_first && wanted.is_empty() && self.withheld.is_empty() && self.incompatible.is_empty()) {
+        if !self.pending.is_empty()
+            || (is_first && wanted.is_empty() && self.withheld.is_empty() && self.incompatible.is_empty())
+        {
             return None;
         }
         let consumers: BTreeSet<&ClusterName> = wanted.iter().map(|copy| &copy.consumer).collect();

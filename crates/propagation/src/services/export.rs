@@ -76,8 +76,10 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
                 "apiVersion": EXPORT_API_VERSION, "kind": EXPORT_KIND,
                 "metadata": metadata(&seen.key.namespace, &seen.key.name),
             }),
-            labels: StringMap::from([(labels::ENDPOINT_SLICE_NAMESPACE.to_owned(), seen.key.namespace.to_string()),
-                (labels::ENDPOINT_SLICE_NAME.to_owned(), seen.key.name.to_string())]),
+            labels: StringMap::from([
+                (labels::ENDPOINT_SLICE_NAMESPACE.to_owned(), seen.key.namespace.to_string()),
+                (labels::ENDPOINT_SLICE_NAME.to_owned(), seen.key.name.to_string()),
+            ]),
             annotations: StringMap::new(),
             of_binding: OfBinding::Keeps,
             owner: None,

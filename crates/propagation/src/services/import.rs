@@ -65,7 +65,9 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     let name = service_name(Some(import), own_name);
     let about = || ironclad_fleet::reference(EXPORT_API_VERSION, KIND, &import.metadata);
     let wanted = wanted(import, &name);
-    let synced = |name: &str| Event::normal(about(), events::SYNC_DERIVED_SERVICE_SUCCEED, format!("Service {name} is up to date"));
+    let synced = |name: &str| {
+        Event::normal(about(), events::SYNC_DERIVED_SERVICE_SUCCEED, format!("Service {name} is up to date"))
+    };
     let Some(present) = seen.service else {
         plan.effects.extend([Effect::CreateService(wanted), Effect::Event(synced(&name))]);
         return plan;
@@ -106,7 +108,8 @@ fn wanted(import: &ServiceImport, name: &str) -> Value {
         .into_iter()
         .flat_map(|spec| &spec.ports)
         .map(|port| {
-            let mut one = json!({"protocol": if port.protocol.is_empty() { "TCP" } else { &port.protocol }, "port": port.port});
+            let mut one =
+                json!({"protocol": if port.protocol.is_empty() { "TCP" } else { &port.protocol }, "port": port.port});
             if !port.name.is_empty() {
                 one["name"] = port.name.as_str().into();
             }

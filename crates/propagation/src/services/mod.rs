@@ -82,7 +82,8 @@ impl UnreadyProviders {
     /// # Errors
     /// A message with the remedy, for anything else and for more than a week.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let refused = || format!("{text:?} is none of keep, drop and drop-after=DURATION, at most 168h, such as drop-after=5m");
+        let refused =
+            || format!("{text:?} is none of keep, drop and drop-after=DURATION, at most 168h, such as drop-after=5m");
         match text {
             "keep" => return Ok(Self::Keep),
             "drop" => return Ok(Self::DropAfter(Duration::ZERO)),
@@ -211,7 +212,9 @@ impl Told<'_> {
         let at = usize::from(!is_true);
         let status = if is_true { conditions::TRUE } else { conditions::FALSE };
         let before = conditions::get(self.conditions, self.type_);
-        if before.is_some_and(|c| (c.status.as_str(), c.reason.as_str()) == (status, self.reasons[at]) && c.message == message) {
+        if before.is_some_and(|c| {
+            (c.status.as_str(), c.reason.as_str()) == (status, self.reasons[at]) && c.message == message
+        }) {
             return None;
         }
         let mut condition = conditions::condition(self.type_, status, self.reasons[at], message.clone());
@@ -241,10 +244,7 @@ fn listed<T: fmt::Display>(names: impl IntoIterator<Item = T>) -> String {
 /// The marker of a MultiClusterService or ServiceExport in the execution space of a cluster: a Work that is never
 /// applied, and by which the collector there knows that the Service is exported.
 fn marker_key(cluster: &ClusterName, kind: &str, key: &ServiceKey) -> ironclad_fleet::WorkKey {
-    ironclad_fleet::WorkKey {
-        cluster: cluster.clone(),
-        name: names::work_name(kind, &key.namespace, &key.name).into(),
-    }
+    ironclad_fleet::WorkKey { cluster: cluster.clone(), name: names::work_name(kind, &key.namespace, &key.name).into() }
 }
 
 /// The identity of an object in a manifest of ours.

@@ -35,10 +35,12 @@ pub fn is_of_another_cluster(slice: &Value) -> bool {
 
 fn is_users(label: &str) -> bool {
     let domain = label.split_once('/').map_or("", |(domain, _)| domain);
-    !OTHERS_DOMAINS.iter().any(|theirs| domain == *theirs || domain.strip_suffix(theirs).is_some_and(|d| d.ends_with('.')))
+    !OTHERS_DOMAINS
+        .iter()
+        .any(|theirs| domain == *theirs || domain.strip_suffix(theirs).is_some_and(|d| d.ends_with('.')))
 }
 
-/// What of a slice of a member other clusters can use: its ports, the addresses with their state, hostname and zone,
+/// The part of a slice of a member that other clusters can use: its ports, the addresses with their state, hostname and zone,
 /// the mark of a headless Service, and labels of users.
 #[must_use]
 pub fn portable(slice: &Value) -> Value {
@@ -72,7 +74,10 @@ pub fn portable(slice: &Value) -> Value {
 pub fn addresses(slice: &Value) -> BTreeSet<&str> {
     let endpoints = slice["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default();
     let serving = endpoints.iter().filter(|endpoint| endpoint["conditions"]["ready"] != false);
-    serving.flat_map(|endpoint| endpoint["addresses"].as_array().into_iter().flatten()).filter_map(Value::as_str).collect()
+    serving
+        .flat_map(|endpoint| endpoint["addresses"].as_array().into_iter().flatten())
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// Cuts a name that is too long; a hash of the whole keeps it apart from others.

@@ -18,7 +18,8 @@ pub fn front_end(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
 /// Returns true if another set of clusters gives or takes endpoints, or can.
 #[must_use]
 pub fn cluster(old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
-    let actions = |cluster: &Cluster| cluster.status.as_ref().map(|status| status.remedy_actions.clone()).unwrap_or_default();
+    let actions =
+        |cluster: &Cluster| cluster.status.as_ref().map(|status| status.remedy_actions.clone()).unwrap_or_default();
     match new {
         None => old.is_some(),
         Some(new) => changes::cluster(old, new) || old.map(actions) != Some(actions(new)),

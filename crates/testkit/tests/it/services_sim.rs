@@ -174,16 +174,12 @@ async fn endpoints_of_providers_are_reached_from_consumers() -> anyhow::Result<(
     ensure!(endpoints_from(&second, "web", "member1-").await? == [3], "kept");
     let placed = |clusters: &[&str]| json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": clusters}}}});
     patch::<PropagationPolicy>(&user, "web", placed(&["member3"])).await?;
-    world
-        .until("they are dropped", async || Ok(endpoints_from(&second, "web", "member1-").await?.is_empty()))
-        .await?;
+    world.until("they are dropped", async || Ok(endpoints_from(&second, "web", "member1-").await?.is_empty())).await?;
     let (_, message) = condition(&user, "EndpointSliceDispatched").await?;
     ensure!(message.contains("its backends were moved away"), "{message}");
     world.member("member1")?.set_faults(Faults::default());
     patch::<PropagationPolicy>(&user, "web", placed(&["member1", "member3"])).await?;
-    world
-        .until("they come back", async || Ok(endpoints_from(&second, "web", "member1-").await? == [3]))
-        .await?;
+    world.until("they come back", async || Ok(endpoints_from(&second, "web", "member1-").await? == [3])).await?;
 
     // A provider leaves the list, and the whole is deleted.
     let only = json!({"spec": {"providerClusters": [{"name": "member1"}]}});
@@ -309,7 +305,10 @@ async fn an_exported_service_is_imported_elsewhere() -> anyhow::Result<()> {
                 && from.iter().map(|one| one.cluster.as_str()).eq(["member2"]))
         })
         .await?;
-    ensure!(events(&user, "ServiceImport").await?.iter().any(|reason| reason == "SyncDerivedServiceSucceed"), "the event");
+    ensure!(
+        events(&user, "ServiceImport").await?.iter().any(|reason| reason == "SyncDerivedServiceSucceed"),
+        "the event"
+    );
     world.until_quiet().await?;
     patch::<Deployment>(&user, "web", json!({"spec": {"replicas": 1}})).await?;
     world

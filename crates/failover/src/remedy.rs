@@ -8,12 +8,16 @@ use std::{
 
 use ironclad_api::{
     cluster::Cluster,
-    conditions,
+    conditions::{self, cluster},
     events::REMEDY_ACTIONS_CHANGED,
-    remedy::{ClusterConditionOperator, DecisionMatch, Remedy},
+    remedy::{ClusterConditionOperator, DecisionMatch, Remedy, TRAFFIC_CONTROL},
 };
 use ironclad_fleet::{Event, Plan, StatusPart, cluster_reference};
 use serde_json::{Map, json};
+
+/// Conditions of Clusters that somebody is known to write.
+const KNOWN_CONDITIONS: [&str; 4] =
+    [cluster::READY, cluster::COMPLETE_API_ENABLEMENTS, cluster::NODES_READY, cluster::SERVICE_DOMAIN_NAME_RESOLUTION_READY];
 
 /// Snapshot of one cluster.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +108,31 @@ fn holds(cluster: &Cluster, entry: &DecisionMatch) -> Option<String> {
         let since = condition.last_transition_time.0;
         format!("{} is {} since {since:.0}", condition.type_, condition.status)
     })
+}
+
+/// Warnings about a Remedy that is written, for people.
+#[must_use]
+pub fn warnings(remedy: &Remedy) -> Vec<String> {
+    let mut all = Vec::new();
+    let matches = remedy.spec.decision_matches.as_deref();
+    if matches.is_some_and(<[DecisionMatch]>::is_empty) {
+        all.push("spec.decisionMatches is an empty list, which never matches: leave it out to act always".to_owned());
+    }
+    for (i, entry) in matches.unwrap_or_default().iter().enumerate() {
+        let at = format!("spec.decisionMatches[{i}].clusterConditionMatch");
+        match &entry.cluster_condition_match {
+            None => all.push(format!("{at} is absent, so this entry never matches: name a condition")),
+            Some(wanted) if !KNOWN_CONDITIONS.contains(&wanted.condition_type.as_str()) => all.push(format!(
+                "{at}.conditionType names {:?}, which this control plane does not write: it matches once somebody does",
+                wanted.condition_type
+            )),
+            Some(_) => {}
+        }
+    }
+    for (i, action) in remedy.spec.actions.iter().enumerate().filter(|(_, action)| *action != TRAFFIC_CONTROL) {
+        all.push(format!("spec.actions[{i}] is {action:?}, on which nothing acts: the known action is {TRAFFIC_CONTROL}"));
+    }
+    all
 }
 
 /// Returns true if this change of a cluster may change the actions asked of it, or undid them.
@@ -200,6 +229,23 @@ mod tests {
         let mut leaving = cluster(&[], &["TrafficControl"]);
         leaving.metadata.deletion_timestamp = Some(ironclad_api::Time("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(run(&leaving, &[]), [], "its actions stay");
+    }
+
+    #[test]
+    fn what_can_not_be_meant_is_warned_of() {
+        let when = |type_: &str| json!({"clusterConditionMatch": {"conditionType": type_, "operator": "Equal", "conditionStatus": "False"}});
+        let act = json!(["TrafficControl"]);
+        for (name, spec, want) in [
+            ("nothing", json!({"actions": act, "decisionMatches": [when("Ready")]}), None),
+            ("an empty list", json!({"decisionMatches": []}), Some("spec.decisionMatches is an empty list")),
+            ("an empty entry", json!({"decisionMatches": [{}]}), Some("[0].clusterConditionMatch is absent")),
+            ("its own condition", json!({"decisionMatches": [when("Rainy")]}), Some("conditionType names \"Rainy\"")),
+            ("its own action", json!({"actions": ["Dance"]}), Some("spec.actions[0] is \"Dance\"")),
+        ] {
+            let found = warnings(&remedy("r", spec));
+            assert_eq!(found.len(), usize::from(want.is_some()), "{name}: {found:?}");
+            assert!(want.is_none_or(|want| found[0].contains(want)), "{name}: {found:?}");
+        }
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Collector {
     }
 
     /// Watches the slices of the Services that the member exports now, and no others.
-    fn look_at_exports(&self, source: &Arc<Source>) {
+    fn look_at_exports(self: &Arc<Self>, source: &Arc<Source>) {
         let works = self.works.namespace(&names::execution_namespace(&source.name.0));
         let exported = Arc::new(collect::exported(works.iter().map(|work| &**work), &self.flows.lock()));
         let Some(member) = source.member.upgrade() else { return };

@@ -37,6 +37,11 @@ impl Scene {
                 dispatch::Effect::Work(Write::Delete { key, .. }) => {
                     all.retain(|work| crate::work::key_of(work).as_ref() != Some(&key));
                 }
+                dispatch::Effect::Work(Write::Patch { key, patch }) => {
+                    let of_key = |work: &&mut Arc<Work>| crate::work::key_of(work).as_ref() == Some(&key);
+                    let work = all.iter_mut().find(of_key).unwrap();
+                    *work = Arc::new(patched(&**work, &patch));
+                }
                 _ => {}
             }
         }
@@ -48,7 +53,7 @@ impl Scene {
         let mut all: Vec<String> = self
             .settled(works)
             .iter()
-            .filter(|work| super::provider_of(work).is_some())
+            .filter(|work| super::super::provider_of(work).is_some())
             .map(|work| {
                 let manifest: Value = work.spec.workload.manifests[0].object();
                 let cluster = crate::work::key_of(work).unwrap().cluster;
@@ -217,4 +222,53 @@ fn works_of_karmada_are_let_go_and_adopted() {
     let effects = scene.run(&[leaving]);
     let [dispatch::Effect::Work(Write::Patch { patch, .. })] = effects.as_slice() else { panic!("{effects:?}") };
     assert_eq!(*patch, json!({"metadata": {"finalizers": ["x"]}}));
+}
+
+proptest::proptest! {
+    /// Whatever clusters provide and consume, with whatever names of slices: each consumer has the slices of all other
+    /// providers that are served, each once, and a second pass writes nothing.
+    #[test]
+    fn every_consumer_has_what_the_other_providers_have(
+        slices in proptest::collection::btree_set((0..4_usize, 0..3_usize), 0..9),
+        providers in proptest::collection::btree_set(0..4_usize, 0..4),
+        consumers in proptest::collection::btree_set(0..4_usize, 0..4),
+        blocked in proptest::collection::btree_set(0..4_usize, 0..2),
+        before in proptest::collection::btree_set(0..4_usize, 0..4),
+    ) {
+        // Names that meet when they are joined.
+        let (names, parts) = (["a", "a-b", "a-b-c", "d"], ["x", "b-x", "c-x"]);
+        let list = |set: &BTreeSet<usize>| set.iter().map(|n| json!({"name": names[*n]})).collect::<Vec<_>>();
+        let mut scene = Scene::new(json!({"providerClusters": list(&providers), "consumerClusters": list(&before)}));
+        scene.clusters.clear();
+        for (n, name) in names.iter().enumerate() {
+            let actions = if blocked.contains(&n) { json!(["TrafficControl"]) } else { json!([]) };
+            let extra = json!({"status": {"remedyActions": actions}});
+            scene.clusters.insert((*name).into(), cluster(name, "True", extra));
+        }
+        let works: Vec<Arc<Work>> =
+            slices.iter().map(|(at, part)| collected(names[*at], parts[*part], &["10.0.0.1"])).collect();
+        let earlier = scene.settled(&works);
+        scene.mcs = patched(&scene.mcs, &json!({"spec": {"consumerClusters": list(&consumers)}}));
+        let settled = scene.settled(&earlier);
+        let all = |set: &BTreeSet<usize>, n: usize| set.is_empty() || set.contains(&n);
+        for (n, consumer) in names.iter().enumerate() {
+            let copies: Vec<(String, String)> = settled
+                .iter()
+                .filter(|work| &*crate::work::key_of(work).unwrap().cluster.0 == *consumer)
+                .filter_map(|work| {
+                    let name = work.spec.workload.manifests[0].object()["metadata"]["name"].as_str().unwrap().to_owned();
+                    Some((super::super::provider_of(work)?.to_owned(), name))
+                })
+                .collect();
+            let from = |provider: usize| slices.iter().filter(|(at, _)| *at == provider).count();
+            let serves = |p: &usize| *p != n && all(&providers, *p) && !blocked.contains(p);
+            let expected: usize = if all(&consumers, n) { (0..4).filter(serves).map(from).sum() } else { 0 };
+            proptest::prop_assert_eq!(copies.len(), expected, "{}: {:?}", consumer, copies);
+            let distinct: BTreeSet<&String> = copies.iter().map(|(_, name)| name).collect();
+            proptest::prop_assert_eq!(distinct.len(), copies.len(), "{}: {:?}", consumer, copies);
+        }
+        let again = scene.run(&settled);
+        let is_write = |effect: &dispatch::Effect| matches!(effect, dispatch::Effect::Work(_));
+        proptest::prop_assert!(!again.iter().any(is_write), "{again:?}");
+    }
 }

@@ -16,8 +16,12 @@ use ironclad_fleet::{Event, Plan, StatusPart, cluster_reference};
 use serde_json::{Map, json};
 
 /// Conditions of Clusters that somebody is known to write.
-const KNOWN_CONDITIONS: [&str; 4] =
-    [cluster::READY, cluster::COMPLETE_API_ENABLEMENTS, cluster::NODES_READY, cluster::SERVICE_DOMAIN_NAME_RESOLUTION_READY];
+const KNOWN_CONDITIONS: [&str; 4] = [
+    cluster::READY,
+    cluster::COMPLETE_API_ENABLEMENTS,
+    cluster::NODES_READY,
+    cluster::SERVICE_DOMAIN_NAME_RESOLUTION_READY,
+];
 
 /// Snapshot of one cluster.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +134,9 @@ pub fn warnings(remedy: &Remedy) -> Vec<String> {
         }
     }
     for (i, action) in remedy.spec.actions.iter().enumerate().filter(|(_, action)| *action != TRAFFIC_CONTROL) {
-        all.push(format!("spec.actions[{i}] is {action:?}, on which nothing acts: the known action is {TRAFFIC_CONTROL}"));
+        all.push(format!(
+            "spec.actions[{i}] is {action:?}, on which nothing acts: the known action is {TRAFFIC_CONTROL}"
+        ));
     }
     all
 }

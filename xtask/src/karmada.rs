@@ -61,7 +61,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
     cargo::run(&mut command)
 }
 
-/// Builds the runner, and the product unless one is named; returns both. The runner waits rather than computes, so that
+/// Builds the runner, and the product unless one is named; returns both. The runner waits rather than computes, so
 /// beside a product that is there it is built as fast as it can be.
 fn programs(root: &Path, target: &Path, named: Option<PathBuf>) -> anyhow::Result<(PathBuf, PathBuf)> {
     let mut command = cargo::cargo(root);

@@ -9,8 +9,10 @@
     reason = "only `print` writes to the terminal: it escapes foreign text"
 )]
 
+pub mod apply;
 pub mod asked;
 mod autoscaler;
+mod bindings;
 pub mod completion;
 pub mod connect;
 pub mod cordon;
@@ -30,6 +32,7 @@ pub mod interpret;
 pub mod join;
 pub mod kubeconfig;
 pub mod kubectl;
+mod kyaml;
 mod leader;
 pub mod logs;
 pub mod members;
@@ -40,6 +43,7 @@ pub mod plan;
 pub mod print;
 pub mod promote;
 pub mod proxied;
+pub mod rebalance;
 pub mod register;
 pub mod report;
 pub mod resource;

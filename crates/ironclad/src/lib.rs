@@ -29,10 +29,10 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use ironclad_cli::{
-    asked, completion,
+    apply, asked, completion,
     cordon::{self, Cordon},
     crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    promote, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version, warnings, why,
+    promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -86,6 +86,8 @@ enum Verb {
     Failover(Box<evictions::failover::Command>),
     Backup(Box<backup::Command>),
     Promote(Box<promote::Command>),
+    Apply(Box<apply::Command>),
+    Rebalance(Box<rebalance::Command>),
     Kubeconfig(Box<kubeconfig::Command>),
     #[command(flatten)]
     Kubectl(kubectl::Verb),
@@ -260,6 +262,8 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Backup(command) => backup::run(&command).await,
             Verb::Promote(command) => promote::run(&command, &clock).await,
+            Verb::Apply(command) => apply::run(&command).await,
+            Verb::Rebalance(command) => rebalance::run(&command, &clock).await,
             Verb::Kubeconfig(command) => kubeconfig::run(&command).await,
             Verb::Kubectl(verb) => kubectl::run(&verb).await,
             Verb::Version(command) => version::run(&command),

@@ -41,6 +41,7 @@ pub mod options;
 mod pages;
 pub mod plan;
 pub mod print;
+pub mod program;
 pub mod promote;
 pub mod proxied;
 pub mod rebalance;

@@ -32,7 +32,7 @@ use ironclad_cli::{
     apply, asked, completion,
     cordon::{self, Cordon},
     crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version, warnings, why,
+    program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -144,10 +144,8 @@ enum LogFormat {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
-    let mut tree = help::short(Ironclad::command());
-    if is_plugin() {
-        tree = tree.bin_name("kubectl ironclad");
-    }
+    let called = program::called(&std::env::args_os().next().unwrap_or_default());
+    let tree = help::called(help::short(Ironclad::command()), &called);
     if completion::answer(&tree) {
         return ExitCode::from(report::DONE);
     }
@@ -165,7 +163,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             let error = asked::explained(error);
-            print::note(&report::render(&error));
+            print::note(&program::in_lines(&report::render(&error), &called));
             ExitCode::from(report::exit_code(&error))
         }
     }
@@ -191,14 +189,6 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let what = ironclad_cli::elsewhere::instead(verb)?;
     Some(format!("error: there is no verb {verb}\n  try: {what}"))
-}
-
-/// kubectl finds a plugin by the name of its file, and people then read that name in the usage.
-fn is_plugin() -> bool {
-    let name = std::env::args_os().next().map(std::path::PathBuf::from);
-    name.as_deref()
-        .and_then(std::path::Path::file_name)
-        .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
 }
 
 fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
@@ -268,7 +258,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Kubectl(verb) => kubectl::run(&verb).await,
             Verb::Version(command) => version::run(&command),
             Verb::Options(options::Command {}) => options::run(tree),
-            Verb::Completion(command) => completion::run(&command),
+            Verb::Completion(command) => completion::run(&command, tree.get_bin_name().unwrap_or(program::NAME)),
         }
     })
 }

@@ -180,3 +180,25 @@ async fn workloads_are_scheduled_anew() -> anyhow::Result<()> {
     }
     world.daemon.stop().await
 }
+
+#[tokio::test]
+async fn links_with_karmadactls_names_help_under_these_names() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    for (file, called) in
+        [("kubectl-karmada", "kubectl karmada"), ("kubectl-ironclad", "kubectl ironclad"), ("karmadactl", "karmadactl")]
+    {
+        let link = dir.path().join(file);
+        std::os::unix::fs::symlink(binary()?, &link)?;
+        let run = async |words: &[&str]| {
+            let output = Command::new(&link).args(words).env("KUBECONFIG", dir.path().join("none")).output().await?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            anyhow::Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
+        };
+        let (code, help, _) = run(&["get", "-h"]).await?;
+        ensure!(code == Some(0) && help.contains(&format!("Usage: {called} get ")), "{help}");
+        ensure!(help.contains(&format!("  {called} get clusters -o wide")) && !help.contains("ironclad get"), "{help}");
+        let (code, _, error) = run(&["get", "evictions/web"]).await?;
+        ensure!(code == Some(2) && error.contains(&format!("try: {called} why evicted web")), "{error}");
+    }
+    Ok(())
+}

@@ -202,7 +202,9 @@ pub async fn run(command: &Command) -> anyhow::Result<()> {
     let manifests: Vec<Value> = manifests.collect::<Result<_, _>>().context("reading the manifests from kubectl")?;
     let all = generated_policy::of_manifests(manifests, &command.clusters);
     for object in &all.of_plane {
-        print::note(&format!("{object} is applied to the control plane alone: objects of its kind or name are not propagated"));
+        print::note(&format!(
+            "{object} is applied to the control plane alone: objects of its kind or name are not propagated"
+        ));
     }
     let arguments = [vec!["--filename=-".into()], command.filtering(), command.applying()].concat();
     let [_, stdout] = inherited();

@@ -24,7 +24,11 @@ fn add(text: &mut String, value: &Value, indent: usize) {
             text.push_str("{\n");
             for (name, value) in map {
                 pad(text, indent + 2);
-                if is_plain(name) { text.push_str(name) } else { add_quoted(text, name) }
+                if is_plain(name) {
+                    text.push_str(name)
+                } else {
+                    add_quoted(text, name)
+                }
                 text.push_str(": ");
                 add(text, value, indent + 2);
                 text.push_str(",\n");
@@ -174,7 +178,10 @@ mod tests {
             (vec![], vec!["", "-a", ".inf", "0b1", "1", "1.5", "2020-01-01", "NO", "Null", "a b", "a+b", "a,b", "a."]),
             (vec![], vec!["a:b", "a@b", "null", "off", "on", "true", "y", "yes", "~"]),
         ] {
-            assert!(plain.iter().all(|key| is_plain(key)) && !quoted.iter().any(|key| is_plain(key)), "{plain:?} {quoted:?}");
+            assert!(
+                plain.iter().all(|key| is_plain(key)) && !quoted.iter().any(|key| is_plain(key)),
+                "{plain:?} {quoted:?}"
+            );
         }
     }
 

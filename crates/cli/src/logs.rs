@@ -388,7 +388,8 @@ mod tests {
 
     #[test]
     fn pods_that_wait_for_their_start_are_waited_for() {
-        for (phase, want) in [(Some("Running"), true), (Some("Failed"), true), (Some("Pending"), false), (None, false)] {
+        for (phase, want) in [(Some("Running"), true), (Some("Failed"), true), (Some("Pending"), false), (None, false)]
+        {
             let pod: Pod = serde_json::from_value(json!({"metadata": {}, "status": {"phase": phase}})).unwrap();
             assert_eq!(is_started(&pod), want, "{phase:?}");
         }

@@ -132,7 +132,9 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     let (rebalancer, bindings, is_done) = awaited(command, &client, &name, &workloads, clock).await?;
     match command.output {
-        Output::Json | Output::Yaml => print::out(&print::objects(command.output, &[serde_json::to_value(&rebalancer)?])?)?,
+        Output::Json | Output::Yaml => {
+            print::out(&print::objects(command.output, &[serde_json::to_value(&rebalancer)?])?)?
+        }
         Output::Name => print::out(&format!("{}\n", print::name(&made)))?,
         Output::Table | Output::Wide if command.wait.is_zero() => {}
         Output::Table | Output::Wide => {
@@ -152,7 +154,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }
     }
     let status = rebalancer.status.as_ref();
-    let has_failed = status.is_some_and(|status| status.observed_workloads.iter().any(|one| one.result == NOT_TRIGGERED));
+    let has_failed =
+        status.is_some_and(|status| status.observed_workloads.iter().any(|one| one.result == NOT_TRIGGERED));
     if !is_done {
         let first = workloads.first().map(Workload::words).unwrap_or_default();
         bail!("timed out: not all are scheduled after {} s\n  try: ironclad why {first}", command.wait.as_secs());
@@ -245,7 +248,9 @@ async fn wanted(command: &Command, client: &Client) -> anyhow::Result<Vec<Worklo
                 let there = objects.get_opt(&name).await.with_context(|| format!("reading {word} {name}"))?.is_some();
                 let plural = &resource.api.plural;
                 return Err(match there {
-                    true => anyhow!("{word} {name} is not propagated: it has no binding\n  try: ironclad why {plural}/{name}"),
+                    true => anyhow!(
+                        "{word} {name} is not propagated: it has no binding\n  try: ironclad why {plural}/{name}"
+                    ),
                     false => anyhow!("{word} {name} does not exist\n  try: ironclad get {plural} -A"),
                 });
             };

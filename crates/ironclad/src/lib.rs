@@ -32,7 +32,8 @@ use ironclad_cli::{
     apply, asked, completion,
     cordon::{self, Cordon},
     crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version, warnings, why,
+    program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version,
+    warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::skipped_resources::Skipped;
 
-/// A policy that selects this template alone, with this placement. Its name is that of every verb for the template, so
-/// that to make it again changes the same policy.
+/// A policy that selects this template alone, with this placement. Its name is that of every verb for the template,
+/// so that to make it again changes the same policy.
 #[must_use]
 pub fn of(template: &Value, placement: &Value, name: Option<&str>) -> Value {
     let text = |pointer: &str| template.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -43,7 +43,8 @@ pub fn of_promoted(template: &Value, cluster: &str, name: Option<&str>) -> Value
 /// Manifests with a policy before each, which propagates it to these clusters; none named means all.
 #[derive(Debug, Default, PartialEq)]
 pub struct WithPolicies {
-    /// What is to be applied, in order. A policy has the labels of its template, so that selectors of labels find both.
+    /// Everything to apply, in order. A policy has the labels of its template, so that selectors of labels find
+    /// both.
     pub manifests: Vec<Value>,
     /// `kind/name` of those that no policy propagates: they are for the control plane alone.
     pub of_plane: Vec<String>,
@@ -111,8 +112,18 @@ mod tests {
         };
         for (name, manifest, policy, is_of_plane) in [
             ("a workload", object("apps/v1", "Deployment", "shop", "web"), Some("PropagationPolicy"), false),
-            ("a ClusterRole", object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "r"), Some("ClusterPropagationPolicy"), false),
-            ("a definition", object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "d"), Some("ClusterPropagationPolicy"), false),
+            (
+                "a ClusterRole",
+                object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "r"),
+                Some("ClusterPropagationPolicy"),
+                false,
+            ),
+            (
+                "a definition",
+                object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "d"),
+                Some("ClusterPropagationPolicy"),
+                false,
+            ),
             ("a Namespace", object("v1", "Namespace", "", "shop"), None, false),
             ("a policy", object("policy.karmada.io/v1alpha1", "OverridePolicy", "shop", "o"), None, true),
             ("one of the system", object("v1", "ConfigMap", "kube-system", "c"), None, true),

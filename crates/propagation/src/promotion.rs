@@ -132,13 +132,14 @@ pub fn template(object: &Value) -> Value {
 /// replicas. Only then its policy may dispatch it.
 ///
 /// # Errors
-/// What is awaited, or was chosen instead.
+/// If something is awaited, or was chosen instead.
 pub fn stays(binding: Option<BindingRef<'_>>, cluster: &str) -> Result<(), Awaited> {
     let binding = binding.ok_or(Awaited::Binding)?;
     let spec = binding.spec();
     match spec.clusters.as_slice() {
         [] => {
-            let scheduled = conditions::get(binding.conditions(), SCHEDULED).filter(|one| one.status == conditions::FALSE);
+            let scheduled =
+                conditions::get(binding.conditions(), SCHEDULED).filter(|one| one.status == conditions::FALSE);
             Err(Awaited::Cluster(scheduled.map(|one| format!(": {}", one.message)).unwrap_or_default()))
         }
         [one] if one.name == cluster && one.replicas == spec.replicas => Ok(()),
@@ -247,12 +248,36 @@ mod tests {
     #[test]
     fn what_each_cluster_makes_is_not_promoted() {
         for (name, object, want) in [
-            ("a ConfigMap", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}}), true),
-            ("one of the system", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "kube-system"}}), false),
-            ("certificates", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt", "namespace": "shop"}}), false),
-            ("a policy", json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy", "metadata": {"name": "o", "namespace": "shop"}}), false),
-            ("a token", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "shop"}, "type": TOKEN_OF_ACCOUNT}), false),
-            ("a Secret", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "shop"}, "type": "Opaque"}), true),
+            (
+                "a ConfigMap",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}}),
+                true,
+            ),
+            (
+                "one of the system",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "kube-system"}}),
+                false,
+            ),
+            (
+                "certificates",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt", "namespace": "shop"}}),
+                false,
+            ),
+            (
+                "a policy",
+                json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy", "metadata": {"name": "o", "namespace": "shop"}}),
+                false,
+            ),
+            (
+                "a token",
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "shop"}, "type": TOKEN_OF_ACCOUNT}),
+                false,
+            ),
+            (
+                "a Secret",
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "shop"}, "type": "Opaque"}),
+                true,
+            ),
         ] {
             assert_eq!(check(&object), if want { Ok(()) } else { Err(NotPromoted::OfCluster) }, "{name}");
         }
@@ -270,7 +295,11 @@ mod tests {
             ("its cluster", Some(of(2, json!([{"name": "m1", "replicas": 2}]))), ""),
             ("without replicas", Some(json!({"spec": {"clusters": [{"name": "m1"}], "replicas": null}})), ""),
             ("fewer", Some(of(2, json!([{"name": "m1", "replicas": 1}]))), "the scheduler chose m1 with 1 replicas"),
-            ("elsewhere", Some(of(2, json!([{"name": "m2", "replicas": 2}]))), "the scheduler chose m2 with 2 replicas"),
+            (
+                "elsewhere",
+                Some(of(2, json!([{"name": "m2", "replicas": 2}]))),
+                "the scheduler chose m2 with 2 replicas",
+            ),
             (
                 "elsewhere, too",
                 Some(of(2, json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]))),
@@ -281,7 +310,9 @@ mod tests {
             let got = stays(binding.as_ref().map(BindingRef::from), "m1").err();
             assert_eq!(got.map(|awaited| awaited.to_string()).unwrap_or_default(), want, "{name}");
         }
-        let policy = suspended(json!({"apiVersion": "p/v1", "kind": "P", "metadata": {"name": "p", "namespace": "shop"}, "spec": {}}));
+        let policy = suspended(
+            json!({"apiVersion": "p/v1", "kind": "P", "metadata": {"name": "p", "namespace": "shop"}, "spec": {}}),
+        );
         assert_eq!(policy["spec"], json!({"suspension": {"dispatching": true}}));
         assert_eq!(
             resumed(&policy),
@@ -291,9 +322,7 @@ mod tests {
 
     #[test]
     fn templates_are_compared_by_what_users_want() {
-        let map = |value: &str, uid: &str| {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": uid}, "data": {"a": value}})
-        };
+        let map = |value: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": uid}, "data": {"a": value}});
         assert!(is_template_of(&map("1", "x"), &map("1", "y")));
         assert!(!is_template_of(&map("1", "x"), &map("2", "x")));
     }

@@ -24,8 +24,8 @@ const NAMES_MAX: u32 = 500;
 
 /// Output formats, those with an argument up to it.
 const FORMATS: [&str; 11] = [
-    "table", "wide", "json", "yaml", "kyaml", "name", "jsonpath=", "jsonpath-as-json=", "jsonpath-file=", "custom-columns=",
-    "custom-columns-file=",
+    "table", "wide", "json", "yaml", "kyaml", "name", "jsonpath=", "jsonpath-as-json=", "jsonpath-file=",
+    "custom-columns=", "custom-columns-file=",
 ];
 
 /// Names for the word that begins like `current`, in order; too many, as they are not compared with it.

@@ -263,7 +263,9 @@ db     <none>         <none>   <none>   <none>
     fn templates_may_have_a_flag_of_their_own() {
         let given = |output: &str| {
             let format = Format::given(output, Some("{.metadata.name}"));
-            format.and_then(|format| format.text(objects()[..1].to_vec(), true, true)).map_err(|error| error.to_string())
+            format
+                .and_then(|format| format.text(objects()[..1].to_vec(), true, true))
+                .map_err(|error| error.to_string())
         };
         assert_eq!(given("jsonpath"), Ok("web".to_owned()));
         for (output, want) in [

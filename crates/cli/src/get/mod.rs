@@ -84,8 +84,8 @@ pub struct Command {
     /// Only objects with these fields
     #[arg(long, value_name = "SELECTOR")]
     pub field_selector: Option<String>,
-    /// Output format: table, wide, json, yaml, kyaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE, jsonpath-as-json=TEMPLATE,
-    /// custom-columns=HEADING:PATH,…, custom-columns-file=FILE
+    /// Output format: table, wide, json, yaml, kyaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE,
+    /// jsonpath-as-json=TEMPLATE, custom-columns=HEADING:PATH,…, custom-columns-file=FILE
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub output: String,
     /// Template of -o jsonpath and of the other formats that have one
@@ -297,7 +297,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         print::out(&format!("{before}{text}"))?;
     }
     if format.is_objects() {
-        let single = wanted.len() == 1 && wanted[0].names.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
+        let single =
+            wanted.len() == 1 && wanted[0].names.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
         // Templates see whole objects, as kubectl's do.
         let keeps = command.show_managed_fields || format.is_chosen();
         // Several objects of which none exists are an empty List, as with kubectl.
@@ -419,7 +420,8 @@ async fn list(client: &Client, query: &Query<'_>, resource: &Resource) -> Result
     let path = path(query, resource);
     let mut table = Table::default();
     if query.names.is_empty() {
-        let mut parameters = ListParams { limit: Some(query.command.chunk_size).filter(|size| *size > 0), ..ListParams::default() };
+        let mut parameters =
+            ListParams { limit: Some(query.command.chunk_size).filter(|size| *size > 0), ..ListParams::default() };
         parameters.label_selector.clone_from(&query.command.selector);
         parameters.field_selector.clone_from(&query.command.field_selector);
         loop {

@@ -1,5 +1,5 @@
-//! `ironclad promote`: objects of a member become templates, and are taken over as they are (specification/operations.md
-//! 2.13).
+//! `ironclad promote`: objects of a member become templates, and are taken over as they are
+//! (specification/operations.md 2.13).
 
 mod survey;
 
@@ -164,12 +164,14 @@ async fn remove(plane: &Client, one: &Promoted, policy: &DynamicObject) {
     let api: Api<DynamicObject> = write::api_of(plane, object);
     match api.delete(&policy.name_any(), &params).await {
         Ok(_) => print::note(&format!("{} deleted again", print::name(object))),
-        Err(error) => print::note(&format!("{} was not deleted again: {}", print::name(object), crate::report::answer(&error))),
+        Err(error) => {
+            print::note(&format!("{} was not deleted again: {}", print::name(object), crate::report::answer(&error)))
+        }
     }
 }
 
-/// Waits until the binding shows that nothing would move, and lets the policy dispatch then; false if that was not so in
-/// time.
+/// Waits until the binding shows that nothing would move, and lets the policy dispatch then; false if that was not so
+/// in time.
 async fn dispatched(
     command: &Command,
     plane: &Client,

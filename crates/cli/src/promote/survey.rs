@@ -28,7 +28,7 @@ pub(super) struct Promoted {
     pub(super) resource: Resource,
     /// As it is in the member.
     pub(super) present: DynamicObject,
-    /// What it becomes.
+    /// The template that it becomes.
     pub(super) template: Value,
     /// The policy that keeps it in the member.
     pub(super) policy: Option<Value>,
@@ -99,7 +99,9 @@ pub(super) async fn surveyed(
     let named: usize = wanted.iter().map(|(_, names)| names.len()).sum();
     match wanted.iter().find(|(_, names)| names.is_empty() != is_listed) {
         Some((word, _)) if is_listed => {
-            return Err(Misused(format!("--all and -l choose the objects, and {word} has names\n  try: without -l")).into());
+            return Err(
+                Misused(format!("--all and -l choose the objects, and {word} has names\n  try: without -l")).into()
+            );
         }
         Some((word, _)) => {
             let text = format!("{word} without a name\n  try: ironclad promote {word} NAME -C CLUSTER, or --all");
@@ -233,9 +235,9 @@ impl Survey<'_> {
         let objects = api(self.member.clone(), &resource, &dependency.namespace);
         let found = match (dependency.name.as_str(), &dependency.label_selector) {
             ("", selector) => {
-                let selector = selector.as_ref().and_then(|selector| {
-                    ironclad_patch::selector::LabelSelector::from_object(selector).ok().flatten()
-                });
+                let selector = selector
+                    .as_ref()
+                    .and_then(|selector| ironclad_patch::selector::LabelSelector::from_object(selector).ok().flatten());
                 let mut selected = ListParams::default();
                 selected.label_selector = selector.map(|selector| selector.to_string());
                 pages::all(&objects, selected).await.with_context(|| format!("listing {what} in {cluster}"))?

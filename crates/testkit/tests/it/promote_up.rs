@@ -191,7 +191,10 @@ async fn what_objects_need_is_taken_over_with_them_and_nothing_that_would_move()
     let all = verb("promote configmap --all -C member1").await?;
     ensure!(all.stderr.contains("ConfigMap conf is left out: it is propagated already"), "{all:?}");
     let all = all.success()?;
-    ensure!(all.contains("ConfigMap default/other in member1 is taken over as it is") && !all.contains("/conf "), "{all}");
+    ensure!(
+        all.contains("ConfigMap default/other in member1 is taken over as it is") && !all.contains("/conf "),
+        "{all}"
+    );
 
     // The scheduler would not choose the member: nothing is dispatched.
     verb("cordon member1").await?.success()?;

@@ -133,7 +133,10 @@ async fn manifests_are_applied_and_propagated() -> anyhow::Result<()> {
     let again = world.verb("apply -f - -n shop --all-clusters", &format!("{SHOP}{policy}")).await?;
     ensure!(again.stderr.contains("overridepolicy/o is applied to the control plane alone"), "{again:?}");
     let again = again.success()?;
-    ensure!(again.matches(" configured").count() == 2 && again.contains("overridepolicy.policy.karmada.io/o created"), "{again}");
+    ensure!(
+        again.matches(" configured").count() == 2 && again.contains("overridepolicy.policy.karmada.io/o created"),
+        "{again}"
+    );
     reached("member2 has all", &second).await?;
     let plain = world.verb("apply -f - -n shop", SHOP).await?.success()?;
     ensure!(plain.matches(" unchanged").count() == 3 && !plain.contains("policy"), "{plain}");

@@ -21,6 +21,7 @@ const ONE_CLUSTER: [&str; 5] = ["exec", "attach", "port-forward", "cp", "edit"];
 
 /// Arguments of kubectl, with our flags for clusters among them.
 #[derive(clap::Args, Debug)]
+#[command(disable_help_flag = true)]
 pub struct Arguments {
     /// Arguments of kubectl; -C CLUSTER for the clusters to ask
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
@@ -30,7 +31,6 @@ pub struct Arguments {
 /// Verbs of kubectl. Flags are kubectl's, and `-C CLUSTER` (`--cluster`, `--clusters`), `--operation-scope
 /// karmada|members`, and those that name the control plane and who acts.
 #[derive(clap::Subcommand, Debug)]
-#[command(disable_help_flag = true)]
 pub enum Verb {
     /// Show objects of the control plane or of members, with their events: kubectl describe.
     #[command(after_help = "Examples:

@@ -81,6 +81,12 @@ impl Workload {
         format!("{}/{}", self.resource.api.kind.to_ascii_lowercase(), self.name)
     }
 
+    /// Command that says why it is where it is.
+    fn why(&self) -> String {
+        let namespace = if self.namespace.is_empty() { String::new() } else { format!(" -n {}", self.namespace) };
+        format!("ironclad why {}{namespace}", self.words())
+    }
+
     fn reference(&self) -> Value {
         let mut reference = json!({
             "apiVersion": self.resource.api.api_version, "kind": self.resource.api.kind, "name": self.name});
@@ -157,8 +163,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let has_failed =
         status.is_some_and(|status| status.observed_workloads.iter().any(|one| one.result == NOT_TRIGGERED));
     if !is_done {
-        let first = workloads.first().map(Workload::words).unwrap_or_default();
-        bail!("timed out: not all are scheduled after {} s\n  try: ironclad why {first}", command.wait.as_secs());
+        let first = workloads.first().map(Workload::why).unwrap_or_default();
+        bail!("timed out: not all are scheduled after {} s\n  try: {first}", command.wait.as_secs());
     }
     if has_failed { Err(Exit(FAILED).into()) } else { Ok(()) }
 }
@@ -241,21 +247,24 @@ async fn wanted(command: &Command, client: &Client) -> anyhow::Result<Vec<Worklo
             }
             let read = bindings::of(client, &resource, &namespace, &name).await;
             let binding = read.with_context(|| format!("reading the binding of {word} {name}"))?;
+            let mut workload =
+                Workload { resource: resource.clone(), namespace: namespace.clone(), name, before: String::new() };
             let Some(binding) = binding else {
                 if is_selected {
                     continue;
                 }
-                let there = objects.get_opt(&name).await.with_context(|| format!("reading {word} {name}"))?.is_some();
+                let name = &workload.name;
+                let there = objects.get_opt(name).await.with_context(|| format!("reading {word} {name}"))?.is_some();
                 let plural = &resource.api.plural;
                 return Err(match there {
-                    true => anyhow!(
-                        "{word} {name} is not propagated: it has no binding\n  try: ironclad why {plural}/{name}"
-                    ),
+                    true => {
+                        anyhow!("{word} {name} is not propagated: it has no binding\n  try: {}", workload.why())
+                    }
                     false => anyhow!("{word} {name} does not exist\n  try: ironclad get {plural} -A"),
                 });
             };
-            let before = shown(&binding);
-            workloads.push(Workload { resource: resource.clone(), namespace: namespace.clone(), name, before });
+            workload.before = shown(&binding);
+            workloads.push(workload);
         }
     }
     Ok(workloads)

@@ -337,6 +337,10 @@ mod tests {
             let lines = verb.render_help().to_string().lines().count();
             assert!(lines <= 60, "{} -h has {lines} lines", verb.get_name());
         }
+        for verb in ["get", "apply", "kubeconfig", "version"] {
+            let error = tree.try_get_matches_from_mut(["ironclad", verb, "-h"]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{verb} -h");
+        }
         let up = tree.find_subcommand_mut("up").unwrap();
         let (short, long) = (up.render_help().to_string(), up.render_long_help().to_string());
         assert!(short.starts_with("Start here: ironclad up --demo") && short.contains("--data-dir"), "{short}");

@@ -189,11 +189,11 @@ async fn dispatched(
             Ok(()) => break,
             Err(awaited) if clock.mono() >= deadline => {
                 print::note(&format!(
-                    "{} is not dispatched: {}; {} stays suspended\n  try: ironclad why {}/{name}",
+                    "{} is not dispatched: {}; {} stays suspended\n  try: {}",
                     one.words(),
                     print::line(&awaited.to_string()),
                     print::name(object),
-                    one.resource.api.plural,
+                    one.why(),
                 ));
                 return Ok(false);
             }
@@ -210,10 +210,9 @@ fn told(command: &Command, one: &Promoted, after: Option<&DynamicObject>) -> any
     let (words, cluster) = (one.words(), &command.cluster);
     let Some(after) = after else {
         print::note(&format!(
-            "{words} was not taken over in {cluster} within {} s\n  try: ironclad why {}/{}",
+            "{words} was not taken over in {cluster} within {} s\n  try: {}",
             command.wait.as_secs(),
-            one.resource.api.plural,
-            one.present.name_any()
+            one.why()
         ));
         return Ok(false);
     };

@@ -40,6 +40,12 @@ impl Promoted {
         let namespace = self.present.namespace().map(|namespace| namespace + "/").unwrap_or_default();
         format!("{} {namespace}{}", self.resource.api.kind, self.present.name_any())
     }
+
+    /// Command that says why its template is where it is.
+    pub(super) fn why(&self) -> String {
+        let namespace = self.present.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+        format!("ironclad why {}/{}{namespace}", self.resource.api.plural, self.present.name_any())
+    }
 }
 
 struct Survey<'a> {

@@ -1,6 +1,7 @@
 //! `cargo xtask karmada`: builds Karmada's own end-to-end suite from a checkout and runs it against the product.
 
 use std::{
+    env,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -23,6 +24,7 @@ use crate::{
   cargo xtask karmada ../karmada --focus-file /overridepolicy_test.go     one file; begin with a slash
   cargo xtask karmada ../karmada --focus 'FederatedResourceQuota'         specs by their texts
   cargo xtask karmada ../karmada --procs 2                                fewer specs at a time
+  IRONCLAD_BIN=FILE cargo xtask karmada ../karmada                        a program that was built before
 
 docs/development/karmada-suite.md says what is expected to pass.")]
 pub(crate) struct Args {
@@ -51,14 +53,26 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
     let mut stages = Stages::default();
     let folder = stages.run("real Kubernetes", || kubernetes::ensure(root))?;
     stages.run("Karmada's suite", || build(&checkout, &built))?;
-    stages.run("ironclad", || {
-        let mut command = cargo::cargo(root);
-        cargo::run(command.args(["build", "--workspace", "--profile", "sim", "--bin", "ironclad", "--bin", "karmada"]))
-    })?;
-    let mut command = cargo::program(root, &target.join("sim/karmada"));
+    let named = env::var_os(PRODUCT_VARIABLE).map(PathBuf::from);
+    let (runner, product) = stages.run("ironclad", || programs(root, &target, named))?;
+    let mut command = cargo::program(root, &runner);
     command.arg(&checkout).arg("--built").arg(&built).args(&args.arguments);
-    command.env(location::FOLDER_VARIABLE, folder).env(PRODUCT_VARIABLE, target.join("sim/ironclad"));
+    command.env(location::FOLDER_VARIABLE, folder).env(PRODUCT_VARIABLE, product);
     cargo::run(&mut command)
+}
+
+/// Builds the runner, and the product unless one is named; returns both. The runner waits rather than computes, so
+/// beside a product that is there it is built as fast as it can be.
+fn programs(root: &Path, target: &Path, named: Option<PathBuf>) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let mut command = cargo::cargo(root);
+    command.args(["build", "--workspace", "--bin", "karmada"]);
+    let Some(named) = named else {
+        cargo::run(command.args(["--bin", "ironclad", "--profile", "sim"]))?;
+        return Ok((target.join("sim/karmada"), target.join("sim/ironclad")));
+    };
+    ensure!(named.is_file(), "{PRODUCT_VARIABLE} {}: there is no such file", named.display());
+    cargo::run(command.args(["--profile", "dev"]))?;
+    Ok((target.join("debug/karmada"), named))
 }
 
 /// The checkout's absolute path, if it is one of Karmada.

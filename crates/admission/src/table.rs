@@ -190,7 +190,6 @@ const AUTOSCALING: &str = "autoscaling.karmada.io";
 const NETWORKING: &str = "networking.karmada.io";
 const CONFIG: &str = "config.karmada.io";
 const CLUSTER: &str = "cluster.karmada.io";
-const MULTICLUSTER: &str = "multicluster.x-k8s.io";
 
 /// Defaults that most webhooks share.
 const BASE: Webhook = Webhook {
@@ -448,7 +447,6 @@ pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "multiclusterservice.karmada.io",
         path: "/validate-multiclusterservice",
-        not_built: true,
         group: NETWORKING,
         resource: "multiclusterservices",
         act: Act::Validate { object: kinds::service::validate, change: kinds::service::change },
@@ -513,9 +511,15 @@ pub static WEBHOOKS: &[Webhook] = &[
         needs: kinds::protection::needs_contents,
         ..BASE
     },
-    not_built("remedy.karmada.io", "/validate-remedy", "remedy.karmada.io", "remedies", Scope::Cluster),
-    not_built("serviceexport.karmada.io", "/validate-serviceexport", MULTICLUSTER, "serviceexports", Scope::Namespaced),
-    not_built("serviceimport.karmada.io", "/validate-serviceimport", MULTICLUSTER, "serviceimports", Scope::Namespaced),
+    Webhook {
+        name: "remedy.karmada.io",
+        path: "/validate-remedy",
+        group: "remedy.karmada.io",
+        resource: "remedies",
+        scope: Scope::Cluster,
+        act: Act::Validate { object: kinds::remedy::validate, change: anything },
+        ..BASE
+    },
     not_built(
         "resourceregistry.karmada.io",
         "/validate-resourceregistry",

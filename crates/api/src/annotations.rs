@@ -43,6 +43,13 @@ pub const APPLIED_FIELDS: &str = "work.ironclad.io/applied-fields";
 pub const MANAGED_ANNOTATIONS: &str = "resourcetemplate.karmada.io/managed-annotations";
 /// Source cluster of a dispatched EndpointSlice and of its Work.
 pub const ENDPOINT_SLICE_PROVISION_CLUSTER: &str = "endpointslice.karmada.io/provision-cluster";
+/// Ironclad's own, on a ServiceImport: name of its Service, instead of `derived-<name>`.
+pub const IMPORTED_SERVICE_NAME: &str = "serviceimport.ironclad.io/service-name";
+/// Ironclad's own, on an imported EndpointSlice: name of the exported Service.
+pub const EXPORTED_SERVICE_NAME: &str = "serviceimport.ironclad.io/exported-service";
+/// Ironclad's own, on a MultiClusterService: `keep`, `drop` or `drop-after=5m`, instead of what flag
+/// `--endpoints-of-unready-providers` says.
+pub const UNREADY_PROVIDERS: &str = "multiclusterservice.ironclad.io/unready-providers";
 /// Namespace of the MultiClusterService that owns a Service or binding.
 pub const MULTI_CLUSTER_SERVICE_NAMESPACE: &str = "multiclusterservice.karmada.io/namespace";
 /// Name of the MultiClusterService that owns a Service or binding.

@@ -113,6 +113,8 @@ pub const DISPATCH_ENDPOINT_SLICE_FAILED: &str = "DispatchEndpointSliceFailed";
 pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
 /// On MultiClusterService: member has no EndpointSlice API.
 pub const API_INCOMPATIBLE: &str = "APIIncompatible";
+/// On Cluster: Remedies ask other actions of it than before (Ironclad's own).
+pub const REMEDY_ACTIONS_CHANGED: &str = "RemedyActionsChanged";
 /// On FederatedHPA: its workload does not exist.
 pub const FAILED_GET_SCALE_TARGET_REF: &str = "FailedGetScaleTargetRef";
 /// On FederatedHPA: no policy propagates its workload.
@@ -245,6 +247,11 @@ pub fn source(reason: &str, kind: &str, namespace: &str) -> &'static str {
         | GET_COMPONENTS_SUCCEED
         | GET_COMPONENTS_FAILED => "resource-detector",
         APPLY_OVERRIDE_POLICY_SUCCEED | APPLY_OVERRIDE_POLICY_FAILED => "override-manager",
+        SYNC_DERIVED_SERVICE_SUCCEED | SYNC_DERIVED_SERVICE_FAILED => "service-import-controller",
+        SYNC_SERVICE_SUCCEED | SYNC_SERVICE_FAILED | CLUSTER_NOT_FOUND | API_INCOMPATIBLE => {
+            "multiclusterservice-controller"
+        }
+        DISPATCH_ENDPOINT_SLICE_SUCCEED | DISPATCH_ENDPOINT_SLICE_FAILED => "endpointslice-dispatch-controller",
         CONFLICTS_WITH_FEDERATED_HPA => "ironclad",
         _ if kind == "FederatedHPA" => "federatedHPA-controller",
         _ if kind == "CronFederatedHPA" => "cronfederatedhpa-controller",

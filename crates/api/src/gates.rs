@@ -47,7 +47,7 @@ gates! {
     PropagateDeps Beta true "Dependencies follow their workload (propagation.md 8).";
     CustomizedClusterResourceModeling Beta true "Resource models of clusters whose pods are not watched.";
     PropagationPolicyPreemption Alpha false "A policy of higher priority takes over templates (propagation.md 6.3).";
-    MultiClusterService Alpha false "MultiClusterService (propagation.md 24).";
+    MultiClusterService Alpha false "Services over clusters by MultiClusterServices (mcs.md).";
     ResourceQuotaEstimate Alpha false "`ironclad estimator` heeds ResourceQuotas; accounts of watched clusters always do (scheduling.md 10.6).";
     StatefulFailoverInjection Alpha false "State is preserved over a failover (failover.md 5.4).";
     PriorityBasedScheduling Beta true "Bindings are scheduled by priority (scheduling.md 14).";
@@ -65,11 +65,6 @@ gates! {
 }
 
 impl Gate {
-    /// Returns true if this version does not have what the gate switches on.
-    pub fn is_not_built(self) -> bool {
-        matches!(self, Gate::MultiClusterService)
-    }
-
     /// Returns true if the gate has no effect and is only accepted for existing command lines.
     pub fn is_without_meaning(self) -> bool {
         use Gate::{ContextualLogging, GracefulEviction, LoggingAlphaOptions, LoggingBetaOptions};

@@ -20,9 +20,9 @@ pub struct RemedySpec {
     /// The clusters; absent means all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_affinity: Option<ClusterAffinity>,
-    /// Conditions, of which any must match. Empty means always.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub decision_matches: Vec<DecisionMatch>,
+    /// Conditions, of which any must match. Absent means always, an empty list never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_matches: Option<Vec<DecisionMatch>>,
     /// The actions, which go to the status of the Cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,

@@ -4,12 +4,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, Request, Response, header};
 use http_body_util::BodyExt as _;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper::body::Incoming;
 use ironclad_seam::Tasks;
+use ironclad_serving::{Answer, Bounds as OfConnection, Connection as Served};
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -28,14 +25,6 @@ use crate::{
     status::ApiError,
 };
 
-/// Interval of HTTP/2 pings, which detect vanished peers.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Streams of HTTP/2 that may be open at once on a connection.
-const STREAMS: u32 = 1_000;
-/// Streams that a client reset before they were begun, and streams reset for errors of the client's: beyond so many,
-/// the connection ends with GOAWAY. Those that were begun are counted by [`Connection`].
-const RESETS_PENDING: usize = 64;
-const RESETS_FOR_ERRORS: usize = 256;
 /// Open connections get so long to finish what they do at the end.
 const GRACE: Duration = Duration::from_secs(5);
 /// A connection that is closed for another gets so long.
@@ -131,7 +120,7 @@ impl Server {
         let carrier = Carrier { tasks: tasks.clone(), connection: Some(slot.clone()), _permit: None };
         let server = self.clone();
         let counted = slot.clone();
-        let service = service_fn(move |request: Request<Incoming>| {
+        let answer = Answer::new(move |request: Request<Incoming>| {
             let (server, identity, permits) = (server.clone(), by_certificate.clone(), permits.clone());
             let (underway, carrier) = (counted.begin(), carrier.clone());
             async move {
@@ -141,20 +130,11 @@ impl Server {
                 if reply.extensions().get::<BrokenOff>().is_none() {
                     underway.answered();
                 }
-                io::Result::Ok(reply.map(|body| Sending::new(body, underway, permit)))
+                Ok(reply.map(|body| Sending::new(body, underway, permit).boxed_unsync()))
             }
         });
-        let mut builder = auto::Builder::new(Streams(tasks.clone()));
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.head);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(Some(KEEP_ALIVE))
-            .max_concurrent_streams(STREAMS)
-            .max_pending_accept_reset_streams(RESETS_PENDING)
-            .max_local_error_reset_streams(RESETS_FOR_ERRORS);
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        tokio::pin!(connection);
+        let of_connection = OfConnection { head: Some(bounds.head), ..OfConnection::default() };
+        let mut connection = Served::new(stream, of_connection, tasks, answer);
         let first_request = self.state.seam.clock.sleep(bounds.head);
         tokio::pin!(first_request);
         let mut waited = false;
@@ -163,7 +143,7 @@ impl Server {
         let grace = loop {
             tokio::select! {
                 biased;
-                done = connection.as_mut() => {
+                done = &mut connection => {
                     if let Err(error) = done {
                         tracing::debug!(%error, "connection ended");
                     }
@@ -187,7 +167,7 @@ impl Server {
                 }
             }
         };
-        connection.as_mut().graceful_shutdown();
+        connection.finish();
         let _ = timeout(grace, connection).await;
     }
 
@@ -239,20 +219,6 @@ struct Permits {
 impl Permits {
     fn new(bounds: Bounds) -> Self {
         Self { requests: Arc::new(Semaphore::new(bounds.requests)), streams: Arc::new(Semaphore::new(bounds.streams)) }
-    }
-}
-
-/// Runs the streams of HTTP/2 connections as tasks of a group.
-#[derive(Clone)]
-struct Streams(Tasks);
-
-impl<F> hyper::rt::Executor<F> for Streams
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, future: F) {
-        self.0.spawn("stream", future);
     }
 }
 

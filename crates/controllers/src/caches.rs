@@ -6,17 +6,21 @@ use ironclad_api::{
     autoscaling::{CronFederatedHPA, FederatedHPA},
     cluster::Cluster,
     config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
-    labels, names, namespaces,
+    labels,
+    multicluster::{ServiceExport, ServiceImport},
+    names, namespaces,
+    networking::MultiClusterService,
     policy::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota, OverridePolicy,
         PropagationPolicy,
     },
+    remedy::Remedy,
     shared::{BindingPools, ClusterPools},
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_autoscaling::distributed_hpa::{self, target_keys};
 use ironclad_failover::taint_manager::PAUSE_CONFIG_MAP;
-use ironclad_propagation::{dependencies::dependents, quota};
+use ironclad_propagation::{dependencies::dependents, quota, services};
 use ironclad_runtime::{Api, CacheSpec, Indexer, Scope, Transform, WatchScope};
 use k8s_openapi::{
     api::{
@@ -37,8 +41,8 @@ use parking_lot::Mutex;
 
 use crate::{
     index::{
-        BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_POLICY, BY_PREEMPTOR, BY_QUOTA,
-        BY_SCALED, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, target_names,
+        BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_EXPORT, BY_POLICY, BY_PREEMPTOR,
+        BY_QUOTA, BY_SCALED, BY_SERVICE, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, target_names,
         template_name, template_of,
     },
     selected::BY_SELECTED,
@@ -149,13 +153,23 @@ pub(crate) static CLUSTER_BINDINGS: CacheSpec<ClusterResourceBinding> = CacheSpe
 };
 pub(crate) static WORKS: CacheSpec<Work> = within(
     "works",
-    &[(BY_BINDING, binding_ids), (BY_QUOTA, quota::of_work), (BY_AUTOSCALER, distributed_hpa::of_work)],
+    &[
+        (BY_BINDING, binding_ids),
+        (BY_QUOTA, quota::of_work),
+        (BY_AUTOSCALER, distributed_hpa::of_work),
+        (BY_SERVICE, |work| services::mcs_of(work).iter().map(ToString::to_string).collect()),
+        (BY_EXPORT, |work| services::export::of_work(work).iter().map(ToString::to_string).collect()),
+    ],
 );
 pub(crate) static PRIORITY_CLASSES: CacheSpec<PriorityClass> = all("priorityclasses", &[]);
 pub(crate) static DEFINITIONS: CacheSpec<Definition> = all("customresourcedefinitions", &[]);
 pub(crate) static CLUSTER_ROLES: CacheSpec<ClusterRole> = all("clusterroles", &[]);
 pub(crate) static CLUSTER_ROLE_BINDINGS: CacheSpec<ClusterRoleBinding> = all("clusterrolebindings", &[]);
 pub(crate) static QUOTAS: CacheSpec<FederatedResourceQuota> = within("federatedresourcequotas", &[]);
+pub(crate) static MULTI_CLUSTER_SERVICES: CacheSpec<MultiClusterService> = within("multiclusterservices", &[]);
+pub(crate) static SERVICE_EXPORTS: CacheSpec<ServiceExport> = within("serviceexports", &[]);
+pub(crate) static SERVICE_IMPORTS: CacheSpec<ServiceImport> = within("serviceimports", &[]);
+pub(crate) static REMEDIES: CacheSpec<Remedy> = all("remedies", &[]);
 pub(crate) static REBALANCERS: CacheSpec<WorkloadRebalancer> = all("workloadrebalancers", &[]);
 pub(crate) static CRON_FEDERATED_HPAS: CacheSpec<CronFederatedHPA> = within("cronfederatedhpas", &[]);
 /// By the workload that they scale.

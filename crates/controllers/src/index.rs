@@ -29,6 +29,10 @@ pub(crate) const BY_DEPENDENCY: &str = "dependency";
 pub(crate) const BY_QUOTA: &str = "quota";
 /// Works of one distributed HorizontalPodAutoscaler, by its uid.
 pub(crate) const BY_AUTOSCALER: &str = "autoscaler";
+/// Works of one MultiClusterService, by its namespace and name.
+pub(crate) const BY_SERVICE: &str = "service";
+/// Works of one ServiceExport, by its namespace and name.
+pub(crate) const BY_EXPORT: &str = "export";
 /// Autoscalers by the workload that they scale.
 pub(crate) const BY_SCALED: &str = "scaled";
 /// Attached bindings by the labels that name the bindings that need them.

@@ -9,7 +9,7 @@ use crate::{
     agent_csr_approving, agent_rights, application_failover, binding, binding_status, cluster, cluster_status,
     controller::Controller,
     cron_federated_hpa, dependencies, deployment_replicas_syncer, descheduler, detector, distributed_hpa, execution,
-    federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, scheduler,
+    federated_hpa, graceful_eviction, hpa_scale_target_marker, namespace, policy, quota, rebalance, remedy, scheduler, services,
     settings::{ControllerList, DESCHEDULER, Settings},
     setup::Setup,
     taint_manager, taint_policy, unified_auth, without_effect, without_node, work_status,
@@ -195,15 +195,25 @@ static CONTROLLERS: &[Row] = &[
     ),
     row("agentRights", agent_rights::new, "Roles, bindings and namespaces of agents").switch(Switch::Own),
     row("withoutEffect", without_effect::new, "Events on objects and fields on which nothing acts").switch(Switch::Own),
-    not_built("endpointSlice"),
-    not_built("endpointsliceCollect").also_in_agents(),
-    not_built("endpointsliceDispatch"),
+    row("multiclusterservice", services::claim::new, "Services of MultiClusterServices in their clusters")
+        .gate(Gate::MultiClusterService)
+        .acts_on(ActsOn::MultiClusterServices),
+    row(
+        "endpointsliceCollect",
+        services::collect::for_services,
+        "Collects EndpointSlices of members for MultiClusterServices",
+    )
+    .also_in_agents(),
+    row("endpointsliceDispatch", services::dispatch::new, "EndpointSlices of MultiClusterServices in their consumers")
+        .gate(Gate::MultiClusterService),
+    row("serviceExport", services::export::new, "Collects EndpointSlices of members for ServiceExports")
+        .also_in_agents()
+        .acts_on(ActsOn::ServiceExports),
+    row("endpointSlice", services::imported::new, "EndpointSlices of ServiceExports in the control plane"),
+    row("serviceImport", services::import::new, "Services of ServiceImports").acts_on(ActsOn::ServiceImports),
+    row("remedy", remedy::new, "Actions that Remedies ask of clusters").acts_on(ActsOn::Remedies),
     part_of_quota("federatedResourceQuotaEnforcement"),
     part_of_quota("federatedResourceQuotaStatus"),
-    not_built("multiclusterservice").acts_on(ActsOn::MultiClusterServices),
-    not_built("remedy").acts_on(ActsOn::Remedies),
-    not_built("serviceExport").also_in_agents().acts_on(ActsOn::ServiceExports),
-    not_built("serviceImport").acts_on(ActsOn::ServiceImports),
 ];
 
 /// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
@@ -395,7 +405,6 @@ mod tests {
         for (text, want) in [
             ("*", &[][..]),
             ("*,-binding", &[]),
-            ("*,remedy", &["controller remedy has no effect: this version does not have it"]),
             ("*,-cluster", &["controller cluster runs all the same: it connects the members"]),
             ("*,-federatedResourceQuotaSync,-federatedResourceQuotaStatus", &[]),
             (
@@ -467,7 +476,8 @@ mod tests {
             ("namespace", Some((Running::SwitchedOff, None))),
             (TAINT_MANAGER, Some((Running::GateOff, Some("Failover")))),
             ("clustertaintpolicy", Some((Running::SwitchedOff, Some("Failover")))),
-            ("serviceExport", Some((Running::NotBuilt, None))),
+            ("serviceExport", Some((Running::Running, None))),
+            ("multiclusterservice", Some((Running::GateOff, Some("MultiClusterService")))),
             ("federatedResourceQuotaStatus", None),
         ] {
             assert_eq!(of(name), want, "{name}");
@@ -485,7 +495,7 @@ mod tests {
             CONTROLLERS.iter().filter(|row| row.runs(&settings)).map(|row| row.name).collect()
         };
         let every = |rest: &str| format!("*,deploymentReplicasSyncer,descheduler,hpaScaleTargetMarker{rest}");
-        let all = running(&every(""), "Failover=true,PropagateDeps=true");
+        let all = running(&every(""), "Failover=true,PropagateDeps=true,MultiClusterService=true");
         assert_eq!(all.len(), CONTROLLERS.iter().filter(|row| matches!(row.code, Code::Built(_))).count());
         assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");
         assert_eq!(
@@ -496,11 +506,15 @@ mod tests {
             let running = running(controllers, gates);
             all.iter().filter(|name| !running.contains(name)).copied().collect()
         };
-        assert_eq!(without(&every(""), "Failover=false,PropagateDeps=true"), ["clustertaintpolicy", "taint-manager"]);
-        assert_eq!(without(&every(",-namespace,-cluster"), "Failover=true,PropagateDeps=true"), ["namespace"]);
+        let gated = ["multiclusterservice", "endpointsliceDispatch"];
+        let off = "Failover=false,PropagateDeps=true,MultiClusterService=true";
+        assert_eq!(without(&every(""), off), ["clustertaintpolicy", "taint-manager"]);
+        assert_eq!(without(&every(""), "Failover=true,PropagateDeps=true"), gated);
+        let on = "Failover=true,PropagateDeps=true,MultiClusterService=true";
+        assert_eq!(without(&every(",-namespace,-cluster"), on), ["namespace"]);
         assert_eq!(running("scheduler", "PropagateDeps=true"), ["cluster", "scheduler"]);
         assert_eq!(
-            without(&every(",-detector,-scheduler,-policy,-dependencies"), "Failover=true,PropagateDeps=true"),
+            without(&every(",-detector,-scheduler,-policy,-dependencies"), on),
             ["policy", "detector", "scheduler", "dependencies"]
         );
     }

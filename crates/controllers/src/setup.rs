@@ -32,6 +32,7 @@ use crate::{
     member_object::{self, MemberObjects},
     not_made::CopiesNotMade,
     objects::Objects,
+    services::{MultiClusterServices, collect::Collector},
     settings::Settings,
     targets::{Templates, Typed, json},
     templates::TemplateQueue,
@@ -83,6 +84,8 @@ pub(crate) struct Made {
     template_status: OnceLock<StatusWriter<Templates>>,
     template_queue: OnceLock<TemplateQueue>,
     member_objects: OnceLock<MemberObjects>,
+    multi_cluster_services: OnceLock<MultiClusterServices>,
+    collector: OnceLock<Arc<Collector>>,
     pub(crate) accounts: OnceLock<Accounts>,
     pub(crate) capacity: OnceLock<FleetCapacity>,
     groups: OnceLock<Groups>,
@@ -215,6 +218,16 @@ impl Setup {
         })
     }
 
+    /// MultiClusterServices with the writer of their status.
+    pub(crate) fn multi_cluster_services(&self) -> &MultiClusterServices {
+        self.made.multi_cluster_services.get_or_init(|| MultiClusterServices::start(self))
+    }
+
+    /// The collector of EndpointSlices in members.
+    pub(crate) fn collector(&self) -> &Arc<Collector> {
+        self.made.collector.get_or_init(|| Collector::new(self))
+    }
+
     /// Nodes and pods of members, if these are watched.
     pub(crate) fn accounts(&self) -> &Accounts {
         self.made.accounts.get_or_init(|| {
@@ -269,6 +282,7 @@ impl Setup {
             && made.work_status.get().is_none_or(WorkStatus::is_quiet)
             && made.cluster_status.get().is_none_or(StatusWriter::is_quiet)
             && made.template_status.get().is_none_or(StatusWriter::is_quiet)
+            && made.multi_cluster_services.get().is_none_or(MultiClusterServices::is_quiet)
     }
 
     /// A queue whose metrics carry this name.

@@ -1,20 +1,17 @@
 //! Server's side of the protocol (specification/scheduling.md 10.5, 10.6): answers from the caches of one member.
 
 use std::{
-    convert::Infallible,
     future::{Ready, ready},
     sync::Arc,
-    task::{Context, Poll},
 };
 
-use futures::future::BoxFuture;
 use ironclad_scheduling::estimator::{Question, SetPart, Wanted};
 use ironclad_seam::Clock;
 use jiff::SignedDuration;
 use tonic::{
     Code, Request, Response, Status,
     body::Body,
-    server::{Grpc, NamedService, UnaryService},
+    server::{Grpc, UnaryService},
 };
 use tonic_prost::ProstCodec;
 
@@ -36,10 +33,6 @@ pub struct Service {
     member: Arc<Member>,
     clock: Clock,
     metrics: CallMetrics,
-}
-
-impl NamedService for Service {
-    const NAME: &'static str = proto::SERVICE;
 }
 
 impl Service {
@@ -163,41 +156,31 @@ where
     }
 }
 
-impl tower::Service<http::Request<Body>> for Service {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let this = self.clone();
-        Box::pin(async move {
-            let service = request.uri().path().strip_prefix('/').and_then(|path| path.strip_prefix(proto::SERVICE));
-            let method = service.and_then(|rest| rest.strip_prefix('/')).unwrap_or_default().to_owned();
-            Ok(match method.as_str() {
-                REPLICAS => {
-                    let answer = Method(|request: &proto::MaxAvailableReplicasRequest| {
-                        this.called(REPLICAS, || this.replicas(request))
-                    });
-                    Grpc::new(ProstCodec::default()).unary(answer, request).await
-                }
-                SETS => {
-                    let answer = Method(|request: &proto::MaxAvailableComponentSetsRequest| {
-                        this.called(SETS, || this.sets(request))
-                    });
-                    Grpc::new(ProstCodec::default()).unary(answer, request).await
-                }
-                UNSCHEDULABLE => {
-                    let answer = Method(|request: &proto::UnschedulableReplicasRequest| {
-                        this.called(UNSCHEDULABLE, || this.unschedulable(request))
-                    });
-                    Grpc::new(ProstCodec::default()).unary(answer, request).await
-                }
-                _ => Status::unimplemented(format!("the estimator has no method {method:?}")).into_http(),
-            })
-        })
+impl Service {
+    /// Answers a call of one of the methods.
+    pub(crate) async fn answer(&self, request: http::Request<Body>) -> http::Response<Body> {
+        let service = request.uri().path().strip_prefix('/').and_then(|path| path.strip_prefix(proto::SERVICE));
+        let method = service.and_then(|rest| rest.strip_prefix('/')).unwrap_or_default().to_owned();
+        match method.as_str() {
+            REPLICAS => {
+                let answer = Method(|request: &proto::MaxAvailableReplicasRequest| {
+                    self.called(REPLICAS, || self.replicas(request))
+                });
+                Grpc::new(ProstCodec::default()).unary(answer, request).await
+            }
+            SETS => {
+                let answer = Method(|request: &proto::MaxAvailableComponentSetsRequest| {
+                    self.called(SETS, || self.sets(request))
+                });
+                Grpc::new(ProstCodec::default()).unary(answer, request).await
+            }
+            UNSCHEDULABLE => {
+                let answer = Method(|request: &proto::UnschedulableReplicasRequest| {
+                    self.called(UNSCHEDULABLE, || self.unschedulable(request))
+                });
+                Grpc::new(ProstCodec::default()).unary(answer, request).await
+            }
+            _ => Status::unimplemented(format!("the estimator has no method {method:?}")).into_http(),
+        }
     }
 }

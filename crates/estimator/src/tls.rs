@@ -3,12 +3,13 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use rustls::{
-    DigitallySignedStruct, SignatureScheme,
+    DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
+    server::WebPkiClientVerifier,
 };
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 /// File that is missing or cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,14 @@ pub enum TlsError {
         /// Reason.
         #[source]
         source: std::io::Error,
+    },
+    /// The content of the file can't be used.
+    #[error("--{flag}: {why}")]
+    Invalid {
+        /// The flag that names it.
+        flag: &'static str,
+        /// Reason.
+        why: String,
     },
     /// One of two files is given.
     #[error("--{given} needs --{missing}")]
@@ -152,12 +161,34 @@ impl ServerTls {
         }
     }
 
-    pub(crate) fn config(&self) -> ServerTlsConfig {
-        let config = ServerTlsConfig::new().identity(Identity::from_pem(&self.certificate, &self.key));
-        match &self.client_ca {
-            Some(ca) => config.client_ca_root(Certificate::from_pem(ca)),
-            None => config,
+    /// # Errors
+    /// The certificate, its key or the authority of clients is invalid.
+    pub(crate) fn config(&self) -> Result<ServerConfig, TlsError> {
+        fn invalid<E: fmt::Display>(flag: &'static str) -> impl Fn(E) -> TlsError {
+            move |why| TlsError::Invalid { flag, why: why.to_string() }
         }
+        let certificates = |flag, pem: &[u8]| {
+            CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(invalid(flag))
+        };
+        let chain = certificates("grpc-auth-cert-file", &self.certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(invalid("grpc-auth-key-file"))?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+        let builder = builder.map_err(invalid("grpc-auth-cert-file"))?;
+        let builder = match &self.client_ca {
+            Some(ca) => {
+                let mut roots = RootCertStore::empty();
+                for authority in certificates("grpc-client-ca-file", ca)? {
+                    roots.add(authority).map_err(invalid("grpc-client-ca-file"))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(invalid("grpc-client-ca-file"))?)
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(invalid("grpc-auth-cert-file"))?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(config)
     }
 }
 

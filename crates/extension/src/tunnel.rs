@@ -4,6 +4,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -13,8 +14,9 @@ use ironclad_api::{
     names::IMPERSONATOR,
     namespaces::{self},
 };
-use ironclad_runtime::{Api, StreamBody, Streams, TUNNEL, TunnelBody, serve_tunnel};
-use ironclad_seam::Seam;
+use ironclad_runtime::{Api, StreamBody, Streams, TUNNEL, carry_both, serve_tunnel};
+use ironclad_seam::{Seam, Tasks};
+use ironclad_serving::Answer;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{Namespace, ServiceAccount},
@@ -58,7 +60,7 @@ impl TunnelledMember {
     }
 
     /// Passes a request on: one that names a user as the impersonator, so that the member decides about the user.
-    async fn pass_on(self, mut request: Request<Incoming>) -> Response<TunnelBody> {
+    async fn pass_on(self, mut request: Request<Incoming>) -> Response<StreamBody> {
         let protocol = request.headers().get(header::UPGRADE).cloned();
         let near = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
         let is_users = request.headers().keys().any(|name| name.as_str().starts_with("impersonate-"));
@@ -93,10 +95,7 @@ impl TunnelledMember {
             passed.headers_mut().extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
             self.0.seam.tasks.spawn("upgraded", async move {
                 let (Ok(near), Ok(far)) = (near.await, far.await) else { return };
-                let carried = tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut TokioIo::new(far)).await;
-                if let Err(error) = carried {
-                    tracing::debug!(%error, "an upgraded connection ended");
-                }
+                carry_both(TokioIo::new(near), TokioIo::new(far)).await;
             });
         }
         passed
@@ -164,7 +163,7 @@ fn without_hop(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-fn unavailable(why: &str) -> Response<TunnelBody> {
+fn unavailable(why: &str) -> Response<StreamBody> {
     let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "reason": "ServiceUnavailable", "code": 503, "message": format!("the member does not answer its agent: {why}")});
     let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {}).boxed_unsync();
@@ -186,7 +185,7 @@ where
     loop {
         let began = seam.clock.mono();
         let ended = match plane().await {
-            Ok(config) => hold(config, member.clone(), cluster).await,
+            Ok(config) => hold(config, member.clone(), cluster, &seam.tasks).await,
             Err(why) => Err(why),
         };
         match ended {
@@ -201,7 +200,7 @@ where
     }
 }
 
-async fn hold(plane: Config, member: TunnelledMember, cluster: &str) -> Result<(), String> {
+async fn hold(plane: Config, member: TunnelledMember, cluster: &str, tasks: &Tasks) -> Result<(), String> {
     let mut request: Request<StreamBody> = Request::new(Full::default().map_err(|never| match never {}).boxed_unsync());
     *request.uri_mut() = tunnel_path(cluster).parse().map_err(|error| format!("cluster {cluster:?}: {error}"))?;
     request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -215,6 +214,6 @@ async fn hold(plane: Config, member: TunnelledMember, cluster: &str) -> Result<(
     }
     let connection = hyper::upgrade::on(&mut answer).await.map_err(|error| error.to_string())?;
     tracing::info!("the tunnel to the control plane is open");
-    let served = serve_tunnel(TokioIo::new(connection), move |request| member.clone().pass_on(request));
-    served.await.map_err(|error| error.to_string())
+    let answer = Answer::new(move |request| member.clone().pass_on(request).map(Ok));
+    serve_tunnel(TokioIo::new(connection), tasks, answer).await.map_err(|error| error.to_string())
 }

@@ -9,6 +9,7 @@
 //! | [`application_failover`] | evictions of workloads that are unhealthy |
 //! | [`graceful_eviction`] | end of eviction tasks |
 //! | [`drain`] | evictions that a person asks for |
+//! | [`remedy`] | actions that Remedies ask of a cluster |
 //!
 //! [`ironclad_fleet::eviction_task`] is the one write by which a binding leaves a cluster.
 
@@ -23,6 +24,7 @@ pub mod graceful_eviction;
 mod now;
 pub mod preserved_state;
 pub mod purge;
+pub mod remedy;
 pub mod taint_manager;
 pub mod taint_policy;
 pub mod taints;

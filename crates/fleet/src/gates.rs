@@ -75,8 +75,6 @@ impl Gates {
             let name = gate.name();
             if gate.is_without_meaning() {
                 warnings.push(format!("feature gate {name} has no effect: it is accepted for existing command lines"));
-            } else if on && gate.is_not_built() {
-                warnings.push(format!("feature gate {name} has no effect: this version does not have the feature"));
             }
         }
         Ok((gates, warnings))
@@ -121,10 +119,7 @@ mod tests {
     #[test]
     fn what_can_not_be_meant_is_refused_and_what_means_nothing_warns() {
         let (_, warnings) = Gates::parse("MultiClusterService=true,WorkloadAffinity=true").unwrap();
-        assert_eq!(
-            warnings,
-            ["feature gate MultiClusterService has no effect: this version does not have the feature"]
-        );
+        assert_eq!(warnings, [""; 0]);
         let error = Gates::parse("Failovr=true").unwrap_err().to_string();
         assert!(error.starts_with("unknown feature gate \"Failovr\"\n  try: Failover, "), "{error}");
         let error = Gates::parse("Failover=yes").unwrap_err().to_string();

@@ -119,8 +119,19 @@ pub(crate) async fn run(args: EstimatorArgs) -> anyhow::Result<()> {
         member.synced().await;
         announce(&format!("ready: estimator of {cluster} on {address}"));
     });
-    serve(Serve { listener, tls, service }, stop.received()).await.context("serving the estimator")?;
-    print::note("stopping");
+    let (serving, clock) = (seam.tasks.child("estimator"), seam.clock.clone());
+    let group = serving.clone();
+    let served = async move { serve(Serve { listener, tls, service }, &clock, &group).await };
+    let mut served = seam.tasks.spawn("server", served);
+    tokio::select! {
+        biased;
+        ended = &mut served => ended?.context("serving the estimator")?,
+        () = stop.received() => {
+            print::note("stopping");
+            serving.stop();
+            served.await??;
+        }
+    }
     seam.tasks.kill();
     Ok(())
 }

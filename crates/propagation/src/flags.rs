@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::skipped_resources::Skipped;
+use crate::{services, skipped_resources::Skipped};
 
 /// Values of the flags; the defaults are those of the specification.
 #[derive(Debug, Clone)]
@@ -13,6 +13,8 @@ pub struct Flags {
     pub resource_modeling: ResourceModeling,
     /// `--federated-resource-quota-sync-period`: interval at which the usage of quotas is recounted.
     pub quota_sync_period: Duration,
+    /// Services over clusters.
+    pub services: services::Options,
 }
 
 impl Default for Flags {
@@ -21,6 +23,7 @@ impl Default for Flags {
             skipped: Skipped::default(),
             resource_modeling: ResourceModeling::default(),
             quota_sync_period: Duration::from_secs(300),
+            services: services::Options::default(),
         }
     }
 }

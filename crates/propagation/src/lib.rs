@@ -26,6 +26,7 @@ pub mod promotion;
 pub mod quota;
 pub mod rebalance;
 pub mod selector;
+pub mod services;
 pub mod skipped_resources;
 pub mod success;
 pub mod template;

@@ -134,6 +134,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
             owner: Some(owner.clone()),
             // The name is reserved for the control plane: an existing object is its own, from before a reinstallation.
             conflict_resolution: annotations::CONFLICT_RESOLUTION_OVERWRITE,
+            reports_only: false,
         };
         if let Some(write) = owned::write(desired, existing, &mut ids) {
             plan.push(write, Reason::PlacedOn { cluster: cluster_name.clone() }.into());

@@ -1,10 +1,8 @@
 //! Requests that are passed on: bodies and answers stream, connections are upgraded, and answers may take any time.
 
-use std::{collections::BTreeMap, error::Error, io, time::Duration};
+use std::{collections::BTreeMap, error::Error, time::Duration};
 
-use bytes::Bytes;
 use http::{Request, Response, Uri};
-use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use kube::{Config, client::ConfigExt as _, config::AuthInfo};
 use secrecy::SecretString;
@@ -25,7 +23,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 pub(crate) const MEMBER: &str = "http://member";
 
 /// Body of a request that is passed on.
-pub type StreamBody = UnsyncBoxBody<Bytes, io::Error>;
+pub type StreamBody = ironclad_serving::Body;
 
 /// Passes requests on to one server, over HTTP/1.1. It has connections of its own. Cheap to clone.
 #[derive(Clone)]

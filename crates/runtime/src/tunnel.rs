@@ -6,8 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    convert::Infallible,
-    future::Future,
     io,
     pin::Pin,
     sync::{
@@ -19,22 +17,21 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
-use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Empty, combinators::UnsyncBoxBody};
-use hyper::{
-    body::Incoming,
-    client::conn::http2::SendRequest,
-    server::conn::{http1, http2},
-    service::service_fn,
-    upgrade::Upgraded,
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, select},
 };
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::{body::Incoming, client::conn::http2::SendRequest, upgrade::Upgraded};
 use hyper_util::{
     client::legacy::connect::{Connected, Connection},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
+use ironclad_seam::Tasks;
+use ironclad_serving::{Answer, Bounds, Connection as Served};
 use parking_lot::RwLock;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tower::Service;
 
 /// Name of the protocol in the header Upgrade.
@@ -43,12 +40,17 @@ pub const TUNNEL: &str = "ironclad-tunnel";
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Time for the answer to a probe.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Connections over one tunnel at once.
-const STREAMS_MAX: u32 = 1_024;
 /// Time for the agent to accept a connection.
 const OPEN_MAX: Duration = Duration::from_secs(10);
 /// Bytes of one connection, and of all, that may be under way.
 const WINDOW: (u32, u32) = (1 << 20, 8 << 20);
+/// Connections over one tunnel at once.
+const STREAMS_MAX: u32 = 1_024;
+/// Bounds of a tunnel and of the connections over it, whose client is the control plane.
+const BOUNDS: Bounds = Bounds { head: None, keep_alive: KEEP_ALIVE, streams: STREAMS_MAX, windows: Some(WINDOW) };
+
+/// Time for one direction of a carried connection after the other broke.
+const REST_OF_A_CONNECTION: Duration = Duration::from_secs(60);
 
 type OnChange = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -208,65 +210,81 @@ impl hyper::rt::Write for TunnelStream {
     }
 }
 
-/// Body of an agent's answer.
-pub type TunnelBody = UnsyncBoxBody<Bytes, io::Error>;
+/// Carries bytes both ways between two connections until both directions have ended. Each ends by itself: where one
+/// breaks, the other has a minute for what it still carries.
+pub async fn carry_both<A, B>(a: A, b: B)
+where
+    A: AsyncRead + AsyncWrite,
+    B: AsyncRead + AsyncWrite,
+{
+    async fn one_way(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<u64> {
+        let copied = tokio::io::copy(&mut from, &mut to).await;
+        // The other side may be gone already.
+        let _ = to.shutdown().await;
+        copied
+    }
+    let ((from_a, to_a), (from_b, to_b)) = (tokio::io::split(a), tokio::io::split(b));
+    let (there, back) = (Box::pin(one_way(from_a, to_b)), Box::pin(one_way(from_b, to_a)));
+    let (first, rest) = select(there, back).await.factor_first();
+    if let Err(error) = first {
+        tracing::debug!(%error, "one direction of a carried connection broke");
+        let _ = tokio::time::timeout(REST_OF_A_CONNECTION, rest).await;
+    } else {
+        let _ = rest.await;
+    }
+}
 
 /// Serves the requests of the control plane over a tunnel until it ends: `answer` passes each on to the member. An
-/// answer 101 takes its connection over by [`hyper::upgrade::on`].
+/// answer 101 takes its connection over by [`hyper::upgrade::on`]. Connections over the tunnel are tasks of the group.
 ///
 /// # Errors
 /// If the stream breaks.
-pub async fn serve_tunnel<T, F, R>(stream: T, answer: F) -> io::Result<()>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Fn(Request<Incoming>) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Response<TunnelBody>> + Send + 'static,
-{
-    let opened = service_fn(move |mut request: Request<Incoming>| {
-        let answer = answer.clone();
+pub async fn serve_tunnel(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    tasks: &Tasks,
+    answer: Answer,
+) -> io::Result<()> {
+    let group = tasks.child("tunnel");
+    let of_connections = group.clone();
+    let opened = Answer::new(move |mut request: Request<Incoming>| {
+        let (group, answer) = (of_connections.clone(), answer.clone());
         async move {
-            let mut response: Response<TunnelBody> = Response::new(Empty::new().map_err(|e| match e {}).boxed_unsync());
+            let mut response = Response::new(Empty::new().map_err(|e| match e {}).boxed_unsync());
             if request.method() != Method::CONNECT {
                 *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-                return Ok::<_, Infallible>(response);
+                return Ok(response);
             }
             let connection = hyper::upgrade::on(&mut request);
-            hyper::rt::Executor::execute(&TokioExecutor::new(), async move {
+            let streams = group.clone();
+            group.spawn("connection", async move {
                 let Ok(connection) = connection.await else { return };
-                let each = service_fn(move |request| answer(request).map(Ok::<_, Infallible>));
-                let served = http1::Builder::new().serve_connection(connection, each).with_upgrades().await;
-                if let Err(error) = served {
+                if let Err(error) = Served::new(TokioIo::new(connection), BOUNDS, &streams, answer).await {
                     tracing::debug!(%error, "a connection over the tunnel ended");
                 }
             });
             Ok(response)
         }
     });
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .max_concurrent_streams(STREAMS_MAX)
-        .initial_stream_window_size(WINDOW.0)
-        .initial_connection_window_size(WINDOW.1);
-    builder.serve_connection(TokioIo::new(stream), opened).await.map_err(io::Error::other)
+    let served = Served::new(stream, BOUNDS, &group, opened).await;
+    group.kill();
+    served
 }
 
 #[cfg(test)]
 mod tests {
     use http_body_util::Full;
-    use ironclad_seam::Tasks;
+    use tokio::io::AsyncReadExt as _;
 
     use super::*;
     use crate::Streams;
 
     /// An agent whose member answers with the path, and counts.
-    fn agent(stream: tokio::io::DuplexStream) -> impl Future<Output = io::Result<()>> {
-        serve_tunnel(stream, |request: Request<Incoming>| async move {
+    async fn agent(stream: tokio::io::DuplexStream, tasks: Tasks) {
+        let answer = Answer::new(|request: Request<Incoming>| async move {
             let text = format!("{} {}", request.method(), request.uri().path());
-            Response::new(Full::new(Bytes::from(text)).map_err(|e| match e {}).boxed_unsync())
-        })
+            Ok(Response::new(Full::new(Bytes::from(text)).map_err(|e| match e {}).boxed_unsync()))
+        });
+        let _ = serve_tunnel(stream, &tasks, answer).await;
     }
 
     async fn asked(streams: &Streams, path: &str) -> Result<String, String> {
@@ -276,6 +294,38 @@ mod tests {
         Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
     }
 
+    /// A side that can't be written to any more.
+    struct Closed;
+
+    impl AsyncWrite for Closed {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_one_direction_carries_arrives_though_the_other_broke() {
+        let sent = vec![7; 1 << 16];
+        let (mut near, far) = tokio::io::duplex(16);
+        near.write_all(b"nobody reads this").now_or_never();
+        let tasks = Tasks::new("carriers");
+        let content = std::io::Cursor::new(sent.clone());
+        let carried = tasks.spawn("carry", carry_both(tokio::io::join(content, Closed), far));
+        let mut arrived = Vec::new();
+        near.read_to_end(&mut arrived).await.unwrap();
+        assert!(arrived == sent, "{} bytes of {}", arrived.len(), sent.len());
+        drop(near);
+        carried.await.unwrap();
+    }
+
     #[tokio::test]
     async fn requests_pass_a_tunnel_and_the_newest_of_a_cluster_counts() {
         let tunnels = Tunnels::default();
@@ -283,8 +333,8 @@ mod tests {
         let refused = asked(&streams, "/a").await.unwrap_err();
         assert!(refused.contains("holds no tunnel open"), "{refused}");
         let (near, far) = tokio::io::duplex(1 << 16);
-        let (carried, of_agent) = (tunnels.clone(), agent(far));
         let (carriers, one, other) = (Tasks::new("carriers"), Tasks::new("one agent"), Tasks::new("other agent"));
+        let (carried, of_agent) = (tunnels.clone(), agent(far, one.clone()));
         let first = carriers.spawn("first", async move { carried.carry("m1", near).await });
         drop(one.spawn("serve", of_agent));
         while !tunnels.is_open("m1") {
@@ -295,7 +345,7 @@ mod tests {
         }
         // A second tunnel takes over, and the end of the first changes nothing.
         let (near, far) = tokio::io::duplex(1 << 16);
-        let (carried, of_agent) = (tunnels.clone(), agent(far));
+        let (carried, of_agent) = (tunnels.clone(), agent(far, other.clone()));
         let second = carriers.spawn("second", async move { carried.carry("m1", near).await });
         drop(other.spawn("serve", of_agent));
         while tunnels.0.open.read().get("m1").map(|open| open.id) != Some(1) {

@@ -55,16 +55,17 @@ const CRATES: [(&str, Side, &[&str]); 34] = [
     ),
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),
     ("ironclad-seam", Edge, &[]),
+    ("ironclad-serving", Edge, &["ironclad-seam"]),
     ("ironclad-store", Edge, &["ironclad-seam"]),
     (
         "ironclad-apiserver",
         Edge,
         &[
             "ironclad-store", "ironclad-cron", "ironclad-jsonpath", "ironclad-patch", "ironclad-quantity",
-            "ironclad-quota", "ironclad-seam",
+            "ironclad-quota", "ironclad-seam", "ironclad-serving",
         ],
     ),
-    ("ironclad-runtime", Edge, &["ironclad-kinds", "ironclad-seam"]),
+    ("ironclad-runtime", Edge, &["ironclad-kinds", "ironclad-seam", "ironclad-serving"]),
     (
         "ironclad-kubecontrollers",
         Edge,
@@ -73,7 +74,7 @@ const CRATES: [(&str, Side, &[&str]); 34] = [
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-members", Edge, &["ironclad-hpa", "ironclad-runtime", "ironclad-scheduling"]),
     ("ironclad-membermetrics", Edge, &[ALL_OF_THE_CORE, "ironclad-members"]),
-    ("ironclad-estimator", Edge, &["ironclad-members"]),
+    ("ironclad-estimator", Edge, &["ironclad-members", "ironclad-serving"]),
     (
         "ironclad-controllers",
         Edge,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ironclad_api::{labels, networking::MultiClusterService};
+use ironclad_api::{annotations::UNREADY_PROVIDERS, labels, networking::MultiClusterService};
 use ironclad_patch::names;
+use ironclad_propagation::services::UnreadyProviders;
 use serde_json::{Value, json};
 
 use super::{
@@ -49,6 +50,10 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
         }
     }
     types(&service.spec.types, &path.child("types"), out);
+    let annotation = service.metadata.annotations.as_ref().and_then(|map| map.get(UNREADY_PROVIDERS));
+    if let Some((text, error)) = annotation.and_then(|text| Some((text, UnreadyProviders::parse(text).err()?))) {
+        out.invalid(Path::new("metadata").child("annotations").key(UNREADY_PROVIDERS), text, &error);
+    }
     // The word `range` is historical; clients match on it.
     let lists =
         [("providerClusters", &service.spec.provider_clusters), ("consumerClusters", &service.spec.consumer_clusters)];

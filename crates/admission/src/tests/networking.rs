@@ -169,11 +169,14 @@ fn service_rules() {
     }
     assert_eq!(
         named.validated().warnings,
-        [
-            "spec.providerClusters[0].name names cluster \"m1\", which does not exist",
-            "MultiClusterService networking.karmada.io/v1alpha1 has no effect: this version of Ironclad does not act on the kind",
-        ]
+        ["spec.providerClusters[0].name names cluster \"m1\", which does not exist"]
     );
+    let annotated = |value: &str| {
+        let annotations = json!({"metadata": {"annotations": {"multiclusterservice.ironclad.io/unready-providers": value}}});
+        create(with(&service(json!({})), &annotations))
+    };
+    assert_eq!(annotated("drop-after=5m").refusal(), "");
+    assert!(annotated("sometimes").refusal().contains("none of keep, drop and drop-after=DURATION"));
     let reported = with(&service(json!({})), &json!({"status": {"loadBalancer": {"ingress": [{"ip": "x"}]}}}));
     let write = Write::update(GROUP, "multiclusterservices", service(json!({})), reported);
     assert_eq!(write.refusal(), r#"status.loadBalancer.ingress[0].ip: Invalid value: "x": must be a valid IP address"#);

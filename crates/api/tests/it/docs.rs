@@ -76,8 +76,6 @@ fn gates() -> String {
         let default = if gate.default_on() { "on" } else { "off" };
         // The section of the specification is for developers.
         let description = description.split(" (").next().unwrap_or(description).trim_end_matches('.');
-        let description =
-            if gate.is_not_built() { format!("{description}: not built yet") } else { description.to_owned() };
         writeln!(text, "| `{}` | {stage} | {default} | {description} |", gate.name()).expect("a String takes all");
     }
     text + "\n"

@@ -621,6 +621,7 @@ fn write(
         of_binding,
         owner: None,
         conflict_resolution: resolution,
+        reports_only: false,
     };
     let write = owned::write(desired, existing, ids)?;
     if is_new_version && member.version == Some(Version::V2Beta1) && hpa.spec.behavior.is_some() {

@@ -3,6 +3,7 @@
 
 mod print;
 pub(crate) mod read;
+mod services;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +31,9 @@ use crate::{
 /// TYPE/NAME prints the policy that claims the template, the policies that were not chosen, and for every cluster why
 /// the template is or is not there. fhpa/NAME prints the last round of a FederatedHPA: its metrics by cluster,
 /// what each proposes, and the limits step by step. For an autoscaler that members run, and for its target, it prints
-/// the bounds, loans and decisions of each member. Nothing is written.
+/// the bounds, loans and decisions of each member. mcs/NAME prints the providers of a MultiClusterService with their
+/// addresses, which are held back and why, and what each consumer has; cluster/NAME the actions that Remedies ask.
+/// Nothing is written.
 #[derive(clap::Args, Debug)]
 #[command(
     subcommand_negates_reqs = true,
@@ -39,6 +42,8 @@ use crate::{
   ironclad why deployment web -n shop -o json
   ironclad why fhpa/web
   ironclad why hpa/web
+  ironclad why mcs/web
+  ironclad why cluster/member1
   ironclad why not member3 deploy/web
   ironclad why evicted
   ironclad why evicted -n shop deployment/web -o yaml"
@@ -92,6 +97,11 @@ pub struct About {
 /// # Errors
 /// If there is no such template, cluster or binding, or the control plane does not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    if command.question.is_none()
+        && let Some(asked) = services::asked(&command.about.resource)
+    {
+        return services::run(&asked, &command.about, &command.plane, clock).await;
+    }
     match &command.question {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {

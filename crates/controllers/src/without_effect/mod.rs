@@ -29,13 +29,7 @@ use crate::{
 const UNDEFINED: &str = "ResourceRegistry";
 
 /// Group and version of the kinds that may be without effect.
-const KINDS: [(&str, &str, &str); 5] = [
-    ("MultiClusterIngress", "networking.karmada.io", "v1alpha1"),
-    ("MultiClusterService", "networking.karmada.io", "v1alpha1"),
-    ("Remedy", "remedy.karmada.io", "v1alpha1"),
-    ("ServiceExport", "multicluster.x-k8s.io", "v1alpha1"),
-    ("ServiceImport", "multicluster.x-k8s.io", "v1alpha1"),
-];
+const KINDS: [(&str, &str, &str); 1] = [("MultiClusterIngress", "networking.karmada.io", "v1alpha1")];
 
 struct WithoutEffect {
     seam: Seam,

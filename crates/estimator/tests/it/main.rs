@@ -65,9 +65,9 @@ async fn setting() -> anyhow::Result<Setting> {
         client_ca: Some(clients.ca().as_bytes().to_vec()),
     };
     let service = Service::new("m1", cached.clone(), seam.clock.clone(), CallMetrics::default());
-    let stopping = seam.tasks.clone();
+    let (clock, tasks) = (seam.clock.clone(), seam.tasks.clone());
     seam.tasks.spawn("server", async move {
-        let _ = serve(Serve { listener, tls: Some(tls), service }, async move { stopping.stopping().await }).await;
+        let _ = serve(Serve { listener, tls: Some(tls), service }, &clock, &tasks).await;
     });
     let tls = ClientTls {
         ca: Some(servers.certificate.clone().into_bytes()),

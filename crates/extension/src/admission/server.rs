@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use ironclad_admission::{Config, convert, review::Review, table};
 use ironclad_seam::Seam;
+use ironclad_serving::{Front, Listener};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -36,11 +37,12 @@ impl Webhooks {
     pub(crate) async fn serve(self, listener: TcpListener, certificate: Arc<InUse>) -> io::Result<()> {
         let config = Arc::new(tls::server_config(certificate, None).map_err(io::Error::other)?);
         let seam = self.seam.clone();
-        let answer = move |request, _peer| {
+        let front = Front::new(move |request, _peer| {
             let webhooks = self.clone();
-            async move { webhooks.answer(request).await }
-        };
-        tls::serve(listener, move || config.clone(), &seam, "webhook", answer).await;
+            async move { webhooks.answer(request).await.map(|body| body.map_err(|e| match e {}).boxed_unsync()) }
+        });
+        let settings = Arc::new(move || config.clone());
+        Listener::new(listener, Some(settings), "webhook").serve(&seam.clock, &seam.tasks, front).await;
         Ok(())
     }
 

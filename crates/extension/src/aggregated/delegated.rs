@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use http::HeaderMap;
 use ironclad_runtime::{Api, Informer, WatchScope};
 use ironclad_seam::{Clock, Seam};
+use ironclad_serving::Peer;
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -27,7 +28,7 @@ use x509_parser::prelude::FromDer as _;
 use super::attributes::Attributes;
 use crate::{
     forward::{AUTHENTICATION, KUBE_SYSTEM},
-    tls::{self, InUse, Peer},
+    tls::{self, InUse},
 };
 
 /// Time for which an answer about a token or a right is used again, where nobody says otherwise.

@@ -10,12 +10,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use ironclad_apiserver::{
     ApiError, ResponseBody,
     pki::{self, Pair},
 };
 use ironclad_seam::Seam;
+use ironclad_serving::{Front, Listener, Peer};
 use kube::Client;
 use tokio::{net::TcpListener, time::Instant};
 
@@ -26,7 +28,7 @@ use self::{
 };
 use crate::{
     admission::{Certificates, Purpose, WebhookError, certificates},
-    tls::{self, InUse, Peer},
+    tls::InUse,
 };
 
 pub use registration::ServerService;
@@ -133,12 +135,12 @@ pub(crate) async fn serve(
     let (of_listener, settings) = (seam.clone(), delegated.clone());
     let fallback = delegated.tls().ok_or_else(|| WebhookError::Certificate("no TLS settings".to_owned()))?;
     seam.tasks.spawn(server, async move {
-        let config = move || settings.tls().unwrap_or_else(|| fallback.clone());
-        let answer = move |request, peer| {
+        let config = Arc::new(move || settings.tls().unwrap_or_else(|| fallback.clone()));
+        let front = Front::new(move |request, peer| {
             let answering = answering.clone();
-            async move { answering.answer(request, peer).await }
-        };
-        tls::serve(listener, config, &of_listener, server, answer).await;
+            async move { answering.answer(request, peer).await.map(BodyExt::boxed_unsync) }
+        });
+        Listener::new(listener, Some(config), server).serve(&of_listener.clock, &of_listener.tasks, front).await;
     });
     keeper.check(seam).await?;
     let of_keeper = seam.clone();

@@ -28,7 +28,7 @@ use hyper_util::rt::TokioIo;
 use ironclad_apiserver::{
     ApiError, Identity, RequestBody, ResponseBody, Route, RouteFuture, Server, Upgrade, passed_on,
 };
-use ironclad_runtime::{StreamBody, Tunnels};
+use ironclad_runtime::{StreamBody, Tunnels, carry_both};
 use ironclad_seam::Clock;
 use kube::Client;
 use tokio::sync::OwnedSemaphorePermit;
@@ -220,20 +220,18 @@ fn carry(
     let member = hyper::upgrade::on(&mut answer);
     let protocol = answer.headers().get(header::UPGRADE).cloned().unwrap_or(protocol);
     let name = watched.path.clone();
-    let mut switching = upgrade.switch(protocol, move |mut client| async move {
+    let mut switching = upgrade.switch(protocol, move |client| async move {
         let _permit = permit;
         let carried = async {
-            let mut member = TokioIo::new(member.await.map_err(io::Error::other)?);
-            tokio::io::copy_bidirectional(&mut client, &mut member).await
+            match member.await {
+                Ok(member) => carry_both(client, TokioIo::new(member)).await,
+                Err(error) => tracing::debug!(%error, proxy = name, "a connection was not handed over"),
+            }
         };
         tokio::select! {
             biased;
             () = watched.revoked() => {}
-            ended = carried => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, proxy = name, "an upgraded connection ended");
-                }
-            }
+            () = carried => {}
         }
     });
     for (name, value) in &passed_on(answer.headers()) {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, request::Parts};
-use http_body_util::BodyExt as _;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use ironclad_api::{
     names::{PROXY, PROXY_ADDRESS, PROXY_CA_BUNDLE},
@@ -15,6 +15,7 @@ use ironclad_apiserver::{
 };
 use ironclad_runtime::{Api, Tunnels};
 use ironclad_seam::Seam;
+use ironclad_serving::{self as serving, Listener, Peer};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::{
     Client,
@@ -35,7 +36,7 @@ use crate::{
         failure,
     },
     forward::publish,
-    tls::{self, InUse, Peer},
+    tls::InUse,
 };
 
 const NAME: &str = "ironclad-proxy";
@@ -70,12 +71,12 @@ pub async fn serve_proxy(
     let fallback = delegated.tls().ok_or_else(|| WebhookError::Certificate("no TLS settings".to_owned()))?;
     let of_listener = seam.clone();
     seam.tasks.spawn(NAME, async move {
-        let config = move || delegated.tls().unwrap_or_else(|| fallback.clone());
-        let answer = move |request, peer| {
+        let config = Arc::new(move || delegated.tls().unwrap_or_else(|| fallback.clone()));
+        let answer = serving::Front::new(move |request, peer| {
             let front = front.clone();
-            async move { front.answer(request, peer).await }
-        };
-        tls::serve(listener, config, &of_listener, NAME, answer).await;
+            async move { front.answer(request, peer).await.map(BodyExt::boxed_unsync) }
+        });
+        Listener::new(listener, Some(config), NAME).serve(&of_listener.clock, &of_listener.tasks, answer).await;
     });
     let of_keeper = seam.clone();
     seam.tasks.supervise(&seam.clock, "proxy-certificate", move || {

@@ -3,6 +3,7 @@
 use ironclad_cli::report::Misused;
 use ironclad_propagation::{
     flags::{Flags, ResourceModeling},
+    services::{self, UnreadyProviders},
     skipped_resources::Skipped,
 };
 
@@ -38,6 +39,21 @@ pub(crate) struct PropagationFlags {
     /// Interval between full recounts of the usage of FederatedResourceQuotas, if these are enforced
     #[arg(long, default_value_t = Period(Flags::default().quota_sync_period), value_name = "DURATION", env = "IRONCLAD_FEDERATED_RESOURCE_QUOTA_SYNC_PERIOD")]
     federated_resource_quota_sync_period: Period,
+    /// Endpoints of providers that are not ready, at the consumers of MultiClusterServices: keep, drop or drop-after=5m
+    #[arg(long, default_value = "keep", value_name = "WHAT", value_parser = UnreadyProviders::parse, env = "IRONCLAD_ENDPOINTS_OF_UNREADY_PROVIDERS")]
+    endpoints_of_unready_providers: UnreadyProviders,
+    /// Take endpoints of clusters with remedy action TrafficControl from the consumers of MultiClusterServices
+    #[arg(
+        long,
+        env = "IRONCLAD_TRAFFIC_CONTROL_ENDPOINTS",
+        default_value_t = services::Options::default().traffic_control,
+        action = clap::ArgAction::Set,
+        value_name = "BOOL"
+    )]
+    traffic_control_endpoints: bool,
+    /// Shortest time between two reports of an EndpointSlice; addresses that go are reported at once
+    #[arg(long, default_value_t = Period(services::Options::default().interval), value_name = "DURATION", env = "IRONCLAD_ENDPOINT_DISPATCH_INTERVAL")]
+    endpoint_dispatch_interval: Period,
 }
 
 impl PropagationFlags {
@@ -55,6 +71,11 @@ impl PropagationFlags {
             return Err(Misused(message.to_owned()).into());
         }
         let skipped = skipped.map_err(|error| Misused(format!("{error}\n  try: --help")))?;
-        Ok(Flags { resource_modeling, skipped, quota_sync_period })
+        let services = services::Options {
+            unready_providers: self.endpoints_of_unready_providers,
+            traffic_control: self.traffic_control_endpoints,
+            interval: self.endpoint_dispatch_interval.0,
+        };
+        Ok(Flags { resource_modeling, skipped, quota_sync_period, services })
     }
 }

@@ -7,16 +7,12 @@ mod text;
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use axum::{
-    Router,
-    extract::State,
-    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
-    response::IntoResponse,
-    routing::get,
-};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt as _, Full};
 use ironclad_controllers::Controllers;
 use ironclad_runtime::Traffic;
 use ironclad_seam::{Clock, Tasks};
+use ironclad_serving::{Body, Front, Listener};
 use prometheus_client::{
     collector::Collector,
     encoding::{
@@ -30,6 +26,8 @@ use std::sync::atomic::Ordering;
 use tokio::net::TcpListener;
 
 use crate::up::local::held_by;
+
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// A named readiness check, with the reason if it fails.
 pub(crate) type Check = (&'static str, Result<(), String>);
@@ -87,46 +85,44 @@ impl Ops {
                 "listening on {socket} for health and metrics{in_use}{holder}\n  try: another --metrics-bind-address, or 0 for none"
             )
         })?;
-        let router = Router::new()
-            .route("/metrics", get(metrics))
-            .route("/healthz", get(|| async { "ok" }))
-            .route("/livez", get(|| async { "ok" }))
-            .route("/readyz", get(readyz))
-            .with_state(self);
-        let (stopping, listener) = (tasks.clone(), Arc::new(listener.into_std()?));
-        tasks.supervise(clock, "ops", move || {
-            let (stopping, listener, router) = (stopping.clone(), listener.clone(), router.clone());
-            async move {
-                let listener = listener.try_clone().and_then(TcpListener::from_std);
-                let served = match listener {
-                    Ok(listener) => {
-                        let serve = axum::serve(listener, router);
-                        serve.with_graceful_shutdown(async move { stopping.stopping().await }).await
-                    }
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = served {
-                    tracing::error!(%error, "ops listener failed");
-                }
-            }
+        let front = Front::new(move |request, _peer| {
+            let answer = self.answer(request.method(), request.uri().path(), request.headers());
+            async move { answer }
         });
+        let (group, clock) = (tasks.clone(), clock.clone());
+        tasks.spawn("ops", async move { Listener::new(listener, None, "ops").serve(&clock, &group, front).await });
         Ok(())
     }
-}
 
-async fn metrics(State(ops): State<Ops>, headers: HeaderMap) -> impl IntoResponse {
-    let mut text = String::new();
-    let controllers = (ops.controllers)().map_or(Ok(()), |controllers| encode_registry(&mut text, &controllers));
-    let encoded = controllers.and_then(|()| encode_registry(&mut text, &ops.own)).and_then(|()| encode_eof(&mut text));
-    match encoded {
-        Ok(()) if text::wants_open_metrics(&headers) => (StatusCode::OK, [(CONTENT_TYPE, text::OPEN_METRICS)], text),
-        Ok(()) => (StatusCode::OK, [(CONTENT_TYPE, text::PLAIN)], text::plain(&text)),
-        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain; charset=utf-8")], e.to_string()),
+    fn answer(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response<Body> {
+        let (status, content_type, text) = match path {
+            _ if !matches!(*method, Method::GET | Method::HEAD) => {
+                (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is possible".to_owned())
+            }
+            "/metrics" => self.metrics(headers),
+            "/healthz" | "/livez" => (StatusCode::OK, TEXT, "ok".to_owned()),
+            "/readyz" => {
+                let (status, text) = readiness(&(self.ready)());
+                (status, TEXT, text)
+            }
+            _ => (StatusCode::NOT_FOUND, TEXT, "try: /metrics, /healthz, /livez or /readyz".to_owned()),
+        };
+        let mut answer = Response::new(Full::from(text).map_err(|never| match never {}).boxed_unsync());
+        *answer.status_mut() = status;
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        answer
     }
-}
 
-async fn readyz(State(ops): State<Ops>) -> impl IntoResponse {
-    readiness(&(ops.ready)())
+    fn metrics(&self, headers: &HeaderMap) -> (StatusCode, &'static str, String) {
+        let mut text = String::new();
+        let controllers = (self.controllers)().map_or(Ok(()), |controllers| encode_registry(&mut text, &controllers));
+        let encoded = controllers.and_then(|()| encode_registry(&mut text, &self.own));
+        match encoded.and_then(|()| encode_eof(&mut text)) {
+            Ok(()) if text::wants_open_metrics(headers) => (StatusCode::OK, text::OPEN_METRICS, text),
+            Ok(()) => (StatusCode::OK, text::PLAIN, text::plain(&text)),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
+        }
+    }
 }
 
 fn readiness(checks: &[Check]) -> (StatusCode, String) {

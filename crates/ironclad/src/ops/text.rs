@@ -1,6 +1,6 @@
 //! Formats of metrics: OpenMetrics for those who ask for it, else the text format of Prometheus.
 
-use axum::http::{HeaderMap, header::ACCEPT};
+use http::{HeaderMap, header::ACCEPT};
 
 pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -7,6 +7,7 @@
 //! Entries of other versions of a kind are treated as entries of this version. That is exact for custom resources,
 //! which are not converted, and nearly so for built-in kinds, whose versions differ in few fields.
 
+mod alternatives;
 mod compare;
 mod configure;
 mod entries;

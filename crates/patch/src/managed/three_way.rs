@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    merge,
+    alternatives, merge,
     path::Element,
     set::Set,
     typed::{Ref, Shape},
@@ -103,16 +103,25 @@ impl ThreeWay<'_> {
     }
 
     /// The object with `content`, which `now` records. A default is set if the field is missing, or if `last` had
-    /// another value there.
+    /// another value there. Where `content` has one of several fields that exclude each other, the object loses the
+    /// others.
     #[must_use]
     pub fn merge(&self, object: &Value, content: &Value, last: &Record, now: &Record) -> Value {
         let of = self.fitting(content);
         let of = if of.misfits(object, true).is_empty() { of } else { untyped() };
         let kept = kept(of, &now.defaults, (&last.fields, &last.defaults), Some(object));
-        if kept.is_empty() {
-            return merge::merge(of, object, content);
+        let left: Value;
+        let ours = if kept.is_empty() {
+            content
+        } else {
+            left = self::object(merge::remove(of, content, &kept));
+            &left
+        };
+        let excluded = alternatives::excluded(of, ours, Some(object), "");
+        if excluded.is_empty() {
+            return merge::merge(of, object, ours);
         }
-        merge::merge(of, object, &self::object(merge::remove(of, content, &kept)))
+        merge::merge(of, &self::object(merge::remove(of, object, &excluded)), ours)
     }
 
     /// The type, unless the value does not fit it: then lists are replaced, and a server says what is wrong.

@@ -13,11 +13,18 @@ use super::{
     ownership, report, retention,
     snapshot::{Context, Effect, Observed, Served},
 };
-use crate::template::{self, Identity};
+use crate::{
+    services,
+    template::{self, Identity},
+};
 
 pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
     let seen = cx.seen;
     if seen.work.spec.suspend_dispatching == Some(true) {
+        // A Work that reports to the control plane is not held back: it is never for the member.
+        if services::reports(seen.work) {
+            return;
+        }
         let because = Because::from(Reason::Suspended { work: cx.key.clone() });
         report::suspended(plan, cx, &because);
         plan.note(because);

@@ -132,6 +132,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
             of_binding: OfBinding::Keeps,
             owner: None,
             conflict_resolution: annotations::CONFLICT_RESOLUTION_ABORT,
+            reports_only: false,
         };
         if let Some(write) = owned::write(desired, existing, &mut ids) {
             plan.push(Effect::Work(write), Reason::PlacedOn { cluster }.into());

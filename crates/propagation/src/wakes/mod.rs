@@ -3,4 +3,5 @@
 pub mod binding;
 pub mod binding_status;
 pub mod quota;
+pub mod services;
 pub mod unified_auth;

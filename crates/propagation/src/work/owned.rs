@@ -1,6 +1,6 @@
 //! Works of objects that the control plane creates itself, without a binding: impersonation
-//! (specification/propagation.md 23), quotas (specification/propagation.md 25) and autoscalers of members
-//! (specification/autoscaling.md 6).
+//! (specification/propagation.md 23), quotas (specification/propagation.md 25), autoscalers of members
+//! (specification/autoscaling.md 6) and services over clusters (specification/mcs.md).
 
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub struct DesiredWork<'a> {
     pub owner: Option<OwnerReference>,
     /// `work.karmada.io/conflict-resolution` of the Work.
     pub conflict_resolution: &'static str,
+    /// The Work only carries its manifest to the control plane, and is never applied (specification/api.md 8).
+    pub reports_only: bool,
 }
 
 /// Handling of a Work of a binding.
@@ -96,7 +98,11 @@ pub fn write(desired: DesiredWork<'_>, existing: Option<&Work>, ids: &mut NewIds
     if let Some(owner) = desired.owner {
         work.metadata.owner_references = Some(vec![owner]);
     }
-    finalizer::add(&mut work.metadata, finalizers::EXECUTION_CONTROLLER);
+    if desired.reports_only {
+        work.spec.suspend_dispatching = Some(true);
+    } else {
+        finalizer::add(&mut work.metadata, finalizers::EXECUTION_CONTROLLER);
+    }
     let label_map = work.metadata.labels.get_or_insert_default();
     label_map.retain(|key, _| kept || !BINDING_LABELS.contains(&key.as_str()));
     label_map.extend(desired.labels);

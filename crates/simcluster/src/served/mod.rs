@@ -1,5 +1,6 @@
 //! Resources of a member that are not stored: metrics of its pods and nodes, logs, and streams to containers.
 
+mod forward;
 mod logs;
 mod metrics;
 mod shell;
@@ -33,6 +34,7 @@ enum Address {
     PodMetrics { namespace: Option<String>, name: Option<String> },
     Log { namespace: String, pod: String },
     Stream { kind: Kind, namespace: String, pod: String },
+    Ports { namespace: String, pod: String },
 }
 
 impl Address {
@@ -61,6 +63,9 @@ impl Address {
                 let kind = if *kind == "exec" { Kind::Exec } else { Kind::Attach };
                 Some(Self::Stream { kind, namespace: own(namespace), pod: own(pod) })
             }
+            ["api", "v1", "namespaces", namespace, "pods", pod, "portforward"] => {
+                Some(Self::Ports { namespace: own(namespace), pod: own(pod) })
+            }
             _ => None,
         }
     }
@@ -69,7 +74,7 @@ impl Address {
 impl Route for ServedRoute {
     fn takes(&self, path: &str) -> bool {
         // Called for every request: reject foreign paths without decoding.
-        let may_be = ["/log", "/exec", "/attach"].iter().any(|end| path.ends_with(end));
+        let may_be = ["/log", "/exec", "/attach", "/portforward"].iter().any(|end| path.ends_with(end));
         (may_be || path.starts_with("/apis/metrics.k8s.io/")) && Address::of(path).is_some()
     }
 
@@ -82,7 +87,7 @@ impl Route for ServedRoute {
 impl ServedRoute {
     fn answer(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, ApiError> {
         let address = Address::of(request.uri().path()).ok_or_else(ApiError::no_resource)?;
-        let may_post = matches!(address, Address::Stream { .. });
+        let may_post = matches!(address, Address::Stream { .. } | Address::Ports { .. });
         if request.method() != Method::GET && !(may_post && request.method() == Method::POST) {
             return Err(ApiError::method_not_allowed());
         }
@@ -100,6 +105,7 @@ impl ServedRoute {
             }
             Address::Log { namespace, pod } => logs::log(&cluster, &namespace, &pod, &query),
             Address::Stream { kind, namespace, pod } => streams::open(&cluster, kind, &namespace, &pod, request),
+            Address::Ports { namespace, pod } => forward::open(&cluster, &namespace, &pod, request),
         }
     }
 }
@@ -164,6 +170,10 @@ mod tests {
             ("/apis/metrics.k8s.io/v1beta1", None),
             ("/apis/metrics.k8s.io/v1/pods", None),
             ("/api/v1/namespaces/x/pods/y/log", Some(Address::Log { namespace: "x".into(), pod: "y".into() })),
+            (
+                "/api/v1/namespaces/x/pods/y/portforward",
+                Some(Address::Ports { namespace: "x".into(), pod: "y".into() }),
+            ),
             ("/api/v1/namespaces/x/pods/y", None),
             ("/apis/a/v1/namespaces/x/pods/y/log", None),
         ] {

@@ -17,6 +17,14 @@ pub(super) struct Facts {
     pub(super) now: String,
 }
 
+impl Facts {
+    /// Says where one is.
+    pub(super) fn shown(&self) -> String {
+        let Self { container, image, namespace, pod, node, .. } = self;
+        format!("simulated container {container} of image {image} in pod {namespace}/{pod} on node {node}")
+    }
+}
+
 /// Outcome of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ran {
@@ -80,10 +88,7 @@ fn run(name: &str, arguments: &[&str], facts: &Facts) -> Ran {
         "help" => {
             said("simulated commands: cat date echo env exit false help hostname pwd true uname whoami".to_owned())
         }
-        "uname" => said(format!(
-            "simulated container {} of image {} in pod {}/{} on node {}",
-            facts.container, facts.image, facts.namespace, facts.pod, facts.node
-        )),
+        "uname" => said(facts.shown()),
         other => Ran {
             stderr: format!("sh: {other}: not found: this container is simulated, `help` lists its commands\n"),
             code: 127,

@@ -1,13 +1,14 @@
 //! `exec` and `attach` over WebSocket, with the subprotocols of Kubernetes: the first byte of a message is its channel.
 
 use futures::{SinkExt as _, StreamExt as _};
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper_util::rt::TokioIo;
 use ironclad_apiserver::{ApiError, RequestBody, ResponseBody, Upgrade};
 use ironclad_kubecontrollers::{
     Cluster, PODS,
     pods::{node_of, phase},
 };
+use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -58,18 +59,7 @@ pub(super) fn open(
             format!("cannot exec into a container in a pod that is not running; current phase is {}", phase(&pod));
         return Err(ApiError::bad_request(why));
     }
-    let values = |variable: &k8s_openapi::api::core::v1::EnvVar| {
-        format!("{}={}", variable.name, variable.value.as_deref().unwrap_or_default())
-    };
-    let facts = Facts {
-        pod: name.to_owned(),
-        namespace: namespace.to_owned(),
-        node: node_of(&pod).to_owned(),
-        container: container.name.clone(),
-        image: container.image.clone().unwrap_or_default(),
-        environment: container.env.iter().flatten().map(values).collect(),
-        now: cluster.seam.clock.wall().to_string(),
-    };
+    let facts = facts(cluster, &pod, container);
     let words = query.all("command");
     let program = match kind {
         Kind::Exec if words.is_empty() => {
@@ -84,17 +74,7 @@ pub(super) fn open(
     };
     let session = Session::new(query.flag("tty"));
     let reads = query.flag("stdin");
-    let headers = request.headers();
-    let offered: Vec<&str> = headers
-        .get_all(header::SEC_WEBSOCKET_PROTOCOL)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .collect();
-    let protocol = PROTOCOLS.into_iter().find(|protocol| offered.contains(protocol));
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes()));
-    let (Some(protocol), Some(key)) = (protocol, key) else {
+    let Some((protocol, key)) = websocket(request.headers(), &PROTOCOLS) else {
         return Err(ApiError::bad_request(
             "simulated members take exec and attach over WebSocket with v5.channel.k8s.io or v4.channel.k8s.io alone: use kubectl 1.31 or newer",
         ));
@@ -106,13 +86,47 @@ pub(super) fn open(
     });
     let headers = switching.headers_mut();
     headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
-    if let Ok(key) = HeaderValue::try_from(key) {
-        headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
-    }
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
     Ok(switching)
 }
 
-type Io = TokioIo<hyper::upgrade::Upgraded>;
+/// A running container as what runs in it sees it.
+pub(super) fn facts(cluster: &Cluster, pod: &Pod, container: &Container) -> Facts {
+    let values = |variable: &k8s_openapi::api::core::v1::EnvVar| {
+        format!("{}={}", variable.name, variable.value.as_deref().unwrap_or_default())
+    };
+    Facts {
+        pod: pod.metadata.name.clone().unwrap_or_default(),
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        node: node_of(pod).to_owned(),
+        container: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        environment: container.env.iter().flatten().map(values).collect(),
+        now: cluster.seam.clock.wall().to_string(),
+    }
+}
+
+/// The first of these subprotocols that a client of WebSocket offers, and the answer to its key.
+pub(super) fn websocket(headers: &HeaderMap, protocols: &[&'static str]) -> Option<(&'static str, HeaderValue)> {
+    let offered: Vec<&str> = headers
+        .get_all(header::SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .collect();
+    let protocol = protocols.iter().find(|protocol| offered.contains(*protocol))?;
+    let key = derive_accept_key(headers.get(header::SEC_WEBSOCKET_KEY)?.as_bytes());
+    Some((protocol, HeaderValue::try_from(key).ok()?))
+}
+
+pub(super) type Io = TokioIo<hyper::upgrade::Upgraded>;
+
+/// WebSocket on a connection that was upgraded.
+pub(super) async fn socket(io: Io) -> WebSocketStream<Io> {
+    let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX)).max_frame_size(Some(MESSAGE_MAX));
+    WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await
+}
 
 struct Stream {
     facts: Facts,
@@ -126,8 +140,7 @@ struct Stream {
 
 impl Stream {
     async fn carry(mut self, io: Io) {
-        let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX)).max_frame_size(Some(MESSAGE_MAX));
-        let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        let mut socket = socket(io).await;
         match self.talk(&mut socket).await {
             Ok(code) => {
                 let _ = send(&mut socket, ERROR, status(code).to_string()).await;

@@ -70,6 +70,7 @@ mod pull_up;
 mod real_env;
 mod settings_real;
 mod shown;
+mod services_sim;
 mod sim_up;
 mod taints_sim;
 mod tenant;

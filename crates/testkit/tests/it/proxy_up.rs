@@ -1,13 +1,17 @@
 //! The proxy to members, as users meet it: kubectl over contexts of `ironclad kubeconfig`, and our verbs.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_testkit::{
     binary::{Daemon, binary, free_port, ironclad},
     real::{Binaries, Config, Kubectl, RealEnv, until},
 };
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+    process::Command,
+};
 
 use crate::propagation_up::kubectl;
 
@@ -22,7 +26,7 @@ spec:
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}}
-    spec: {containers: [{name: c, image: i, env: [{name: COLOUR, value: blue}]}]}
+    spec: {containers: [{name: c, image: i, ports: [{containerPort: 8080}], env: [{name: COLOUR, value: blue}]}]}
 ---
 apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy
@@ -89,10 +93,48 @@ impl World {
         let kubectl = self.binaries.program("kubectl");
         let mut command = Command::new(binary()?);
         command.args(arguments).env("PATH", kubectl.parent().context("kubectl is in a folder")?);
-        command.env("KUBECONFIG", self.dir.path().join("data/kubeconfig")).stdin(std::process::Stdio::null());
+        command.env("KUBECONFIG", self.dir.path().join("data/kubeconfig")).stdin(Stdio::null());
         let output = command.output().await?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
+    }
+
+    /// Forwards ports of member1's Pod with kubectl, and talks to them.
+    async fn ports_are_forwarded(&self, pod: &str, websocket: &str) -> anyhow::Result<()> {
+        let mut command = Command::new(self.binaries.program("kubectl"));
+        command.arg("--kubeconfig").arg(self.dir.path().join("member1.proxied")).env("HOME", self.dir.path());
+        command.args(["port-forward", pod, ":8080", ":81"]).env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websocket);
+        let mut kubectl = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut lines = BufReader::new(kubectl.stdout.take().context("stdout is a pipe")?).lines();
+        let mut addresses = Vec::new();
+        while addresses.len() < 2 {
+            let line = tokio::time::timeout(DEADLINE, lines.next_line()).await.context("kubectl says nothing")??;
+            let line = line.context("kubectl ended before it forwarded")?;
+            // As `Forwarding from 127.0.0.1:41234 -> 8080`; it tells of [::1] too.
+            let from = line.strip_prefix("Forwarding from ").and_then(|rest| rest.split(' ').next());
+            addresses.extend(from.filter(|from| from.starts_with("127.")).map(str::to_owned));
+        }
+        let talk = async |address: &str, sent: Vec<u8>| {
+            let (mut read, mut write) = TcpStream::connect(address).await?.into_split();
+            let mut answer = Vec::new();
+            let (written, got) = tokio::join!(
+                async {
+                    write.write_all(&sent).await?;
+                    write.shutdown().await
+                },
+                read.read_to_end(&mut answer)
+            );
+            written.and(got.map(|_| answer))
+        };
+        let page = talk(&addresses[0], b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n".to_vec()).await?;
+        let page = String::from_utf8(page)?;
+        ensure!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains(&format!("pod default/{pod} on")), "{page}");
+        let long = b"as it is\n".repeat(30_000);
+        ensure!(talk(&addresses[0], long.clone()).await? == long, "a long text comes back");
+        // kubectl ends after a port that nothing listens on: it lost the connection to the Pod, it says.
+        let refused = talk(&addresses[1], b"x".to_vec()).await.unwrap_or_default();
+        ensure!(refused.is_empty(), "{refused:?}");
+        Ok(())
     }
 
     /// Waits for the Pod of the workload in member1.
@@ -125,6 +167,9 @@ async fn kubectl_reaches_members_through_the_control_plane() -> anyhow::Result<(
     ensure!((typed.code, typed.stdout.as_str()) == (Some(3), format!("a\n{pod}\n").as_str()), "{typed:?}");
     let copied = member.output(["exec", "-i", &pod, "--", "cat"], "as it is").await?;
     ensure!(copied.stdout == "as it is", "{copied:?}");
+    // Over WebSocket, as kubectl does, and over SPDY alone, as older clients do.
+    world.ports_are_forwarded(&pod, "true").await?;
+    world.ports_are_forwarded(&pod, "false").await?;
     // A watch streams.
     drop(member.start(["get", "pods", "--watch"]).await?);
     // All clusters at once.
@@ -205,6 +250,9 @@ async fn run_serves_the_proxy_on_a_listener_of_its_own() -> anyhow::Result<()> {
     until("jane is let through to the member", DEADLINE, async || proxied.run(asked).await).await?;
     let who = ["auth", "whoami", "--as", "jane", "-o", "jsonpath={.status.userInfo.username}"];
     ensure!(proxied.run(who).await? == "jane");
+    // Over WebSocket, as kubectl does, and over SPDY alone, as older clients do.
+    world.ports_are_forwarded(&pod, "true").await?;
+    world.ports_are_forwarded(&pod, "false").await?;
     // A watch streams.
     drop(proxied.start(["get", "pods", "-A", "--as", "jane", "--watch"]).await?);
     let refused = proxied.output(["get", "pods", "-A", "--as", "joe"], "").await?;

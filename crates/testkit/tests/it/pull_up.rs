@@ -121,6 +121,8 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     .await?;
     let pod = proxied.run(["get", "pods", "-o", "jsonpath={.items[0].metadata.name}"]).await?;
     ensure!(proxied.run(["logs", &pod]).await?.contains("simulated container"), "logs go over the tunnel");
+    let echoed = proxied.run(["exec", &pod, "--", "echo", "through two hops"]).await?;
+    ensure!(echoed.trim() == "through two hops", "{echoed}");
 
     // The agent is killed: the cluster becomes Unknown, and nothing happens to what runs.
     first.kill().await?;

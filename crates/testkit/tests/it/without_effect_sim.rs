@@ -17,11 +17,12 @@ async fn kinds_and_fields_without_effect_get_an_event_once() -> anyhow::Result<(
     let policies: Api<ironclad_api::policy::PropagationPolicy> = Api::namespaced(user.clone(), "default");
     policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
     world.start_controllers().await;
-    let remedy = ApiResource::from_gvk(&GroupVersionKind::gvk("remedy.karmada.io", "v1alpha1", "Remedy"));
-    let remedies: Api<DynamicObject> = Api::all_with(user.clone(), &remedy);
-    let object =
-        json!({"apiVersion": "remedy.karmada.io/v1alpha1", "kind": "Remedy", "metadata": {"name": "r"}, "spec": {}});
-    remedies.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    let kind = GroupVersionKind::gvk("networking.karmada.io", "v1alpha1", "MultiClusterIngress");
+    let ingresses: Api<DynamicObject> = Api::namespaced_with(user.clone(), "default", &ApiResource::from_gvk(&kind));
+    let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+    let object = json!({"apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterIngress",
+        "metadata": {"name": "r"}, "spec": {"defaultBackend": backend}});
+    ingresses.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
     let events: Api<Event> = Api::all(user);
     let told = async || -> anyhow::Result<Vec<String>> {
         let all = events.list(&ListParams::default()).await?.items;
@@ -40,9 +41,9 @@ async fn kinds_and_fields_without_effect_get_an_event_once() -> anyhow::Result<(
     assert_eq!(
         told().await?,
         [
+            "MultiClusterIngress r, 1: no controller acts on a MultiClusterIngress: nothing reads it",
             "PropagationPolicy web, 1: spec.association has no effect: it is the deprecated forerunner of \
              spec.propagateDeps: set that instead",
-            "Remedy r, 1: no controller acts on a Remedy: no action is requested of clusters",
         ]
     );
     Ok(())

@@ -53,6 +53,8 @@ type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
 
 /// Figures of one fleet.
 struct Figures {
+    /// Seconds from the start of the daemon to the result of a binding that waits for it.
+    first: f64,
     /// CPU time of `ironclad run` for one binding, in milliseconds, without what it uses at rest.
     cpu: f64,
     rate: f64,
@@ -66,15 +68,16 @@ pub(crate) async fn run(fleets: &[usize], bindings: usize) -> anyhow::Result<()>
     ensure!(bindings > 0, "--bindings 0: there is nothing to measure");
     println!("{bindings} bindings in turn: three by name, ten by label, ten by label divided, ten of all divided");
     println!(
-        "{:>8}   {:>12} {:>15} {:>10} {:>10} {:>12}   {:>9}",
-        "clusters", "bindings/s", "CPU/binding ms", "p50 ms", "p99 ms", "memory MiB", "CPU ratio"
+        "{:>8}   {:>8} {:>12} {:>15} {:>10} {:>10} {:>12}   {:>9}",
+        "clusters", "first s", "bindings/s", "CPU/binding ms", "p50 ms", "p99 ms", "memory MiB", "CPU ratio"
     );
     let mut first = None;
     for clusters in fleets {
         let figures = measured(*clusters, bindings).await.with_context(|| format!("{clusters} clusters"))?;
         let ratio = figures.cpu / *first.get_or_insert(figures.cpu);
         println!(
-            "{clusters:>8}   {:>12.0} {:>15.2} {:>10.1} {:>10.1} {:>12.0}   {ratio:>8.2}x",
+            "{clusters:>8}   {:>8.2} {:>12.0} {:>15.2} {:>10.1} {:>10.1} {:>12.0}   {ratio:>8.2}x",
+            figures.first,
             figures.rate,
             figures.cpu,
             at(&figures.latencies, 0.5),
@@ -91,9 +94,15 @@ async fn measured(clusters: usize, bindings: usize) -> anyhow::Result<Figures> {
     install(&env)?;
     let plane = client(&env.plane().kubeconfig(), None).await?;
     create_fleet(&plane, clusters).await?;
+    let table = Table::default();
+    let api: Api<ResourceBinding> = Api::namespaced(plane, "default");
+    watch(api.clone(), &table, &tasks, &clock, note, |binding| Some(binding.name_any()));
+    create(&api, &table, &clock, clusters, 0..1).await?;
     let flags: Vec<String> = FLAGS.map(str::to_owned).to_vec();
-    let (daemon, metrics, _) = start_run(&env, &flags)?;
     let began = clock.mono();
+    let (daemon, metrics, _) = start_run(&env, &flags)?;
+    settled(&table, &clock, 1).await?;
+    let first = (clock.mono() - began).as_secs_f64();
     let mut writes = plane_writes(&metrics).await?;
     loop {
         clock.sleep(QUIET).await;
@@ -104,11 +113,7 @@ async fn measured(clusters: usize, bindings: usize) -> anyhow::Result<Figures> {
         ensure!(clock.mono() - began < DEADLINE, "the fleet is not taken in within {DEADLINE:?}");
         writes = now;
     }
-    let table = Table::default();
-    let api: Api<ResourceBinding> = Api::namespaced(plane, "default");
-    watch(api.clone(), &table, &tasks, &clock, note, |binding| Some(binding.name_any()));
-
-    create(&api, &table, &clock, clusters, 0..WARMING).await?;
+    create(&api, &table, &clock, clusters, 1..WARMING).await?;
     settled(&table, &clock, WARMING).await?;
     clock.sleep(SETTLE).await;
     let before = daemon.used()?;
@@ -131,7 +136,13 @@ async fn measured(clusters: usize, bindings: usize) -> anyhow::Result<Figures> {
     let mut latencies: Vec<f64> = table.lock().iter().filter_map(measured).collect();
     latencies.sort_by(f64::total_cmp);
     let n = bindings as f64;
-    Ok(Figures { cpu: cpu * 1e3 / n, rate: n / scheduled.as_secs_f64(), latencies, resident_mib: after.resident_mib })
+    Ok(Figures {
+        first,
+        cpu: cpu * 1e3 / n,
+        rate: n / scheduled.as_secs_f64(),
+        latencies,
+        resident_mib: after.resident_mib,
+    })
 }
 
 fn note(binding: &ResourceBinding, seen: &mut Seen, now: Instant) {

@@ -1,0 +1,284 @@
+//! HTTP/1.1 and HTTP/2 servers of all listeners. Streams, answers and bodies are boxed here, so that what serves a
+//! connection is compiled once, whatever is served.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::{body::Incoming, service::Service};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use ironclad_seam::{Clock, Tasks};
+use rustls::{ServerConfig, pki_types::CertificateDer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// Connections of one [`Listener`] at once.
+const CONNECTIONS_MAX: usize = 256;
+/// Time for a TLS handshake.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Time for the head of a request.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+/// Interval of HTTP/2 pings, which detect vanished peers.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Streams of HTTP/2 that may be open at once on a connection.
+const STREAMS_MAX: u32 = 1_000;
+/// Streams that a client reset before they were begun, and streams reset for errors of the client's: beyond so many,
+/// the connection ends with GOAWAY.
+const RESETS_PENDING: usize = 64;
+const RESETS_FOR_ERRORS: usize = 256;
+/// Open connections get so long to finish what they do at the end.
+const GRACE: Duration = Duration::from_secs(5);
+/// Time until the next attempt after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes of an answer.
+pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+/// The certificates that a client presented; none if it presented none.
+pub type Peer = Arc<Vec<CertificateDer<'static>>>;
+/// The TLS settings of new connections.
+pub type Settings = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
+
+type Answering = BoxFuture<'static, io::Result<Response<Body>>>;
+
+/// Answers the requests of a connection. Cheap to clone.
+#[derive(Clone)]
+pub struct Answer(Arc<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>);
+
+impl Answer {
+    /// Answers with this function; an error breaks the request off.
+    pub fn new<F>(answer: impl Fn(Request<Incoming>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<Response<Body>>> + Send + 'static,
+    {
+        Self(Arc::new(move |request| answer(request).boxed()))
+    }
+}
+
+impl Service<Request<Incoming>> for Answer {
+    type Response = Response<Body>;
+    type Error = io::Error;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        (self.0)(request)
+    }
+}
+
+/// Answers requests by the certificates of their clients. Cheap to clone.
+#[derive(Clone)]
+pub struct Front(Arc<dyn Fn(Request<Incoming>, Peer) -> Answering + Send + Sync>);
+
+impl Front {
+    /// Answers with this function.
+    pub fn new<F>(answer: impl Fn(Request<Incoming>, Peer) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        Self(Arc::new(move |request, peer| answer(request, peer).map(Ok).boxed()))
+    }
+
+    fn of(self, peer: Peer) -> Answer {
+        Answer(Arc::new(move |request| (self.0)(request, peer.clone())))
+    }
+}
+
+/// Bounds of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Time for the head of a request over HTTP/1.1; none for clients that are trusted to keep connections.
+    pub head: Option<Duration>,
+    /// Interval of HTTP/2 pings.
+    pub keep_alive: Duration,
+    /// Streams of HTTP/2 that may be open at once.
+    pub streams: u32,
+    /// Bytes that may be under way over HTTP/2, of one stream and of all.
+    pub windows: Option<(u32, u32)>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { head: Some(HEAD_MAX), keep_alive: KEEP_ALIVE, streams: STREAMS_MAX, windows: None }
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+type Inner = auto::UpgradeableConnection<'static, TokioIo<Box<dyn Stream>>, Answer, Executor>;
+
+trait Served: Future<Output = io::Result<()>> + Send {
+    fn finish(self: Pin<&mut Self>);
+}
+
+/// The connection under a name of its own, so that its code is made here alone.
+struct Whole(Pin<Box<Inner>>);
+
+impl Future for Whole {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll(cx).map_err(io::Error::other)
+    }
+}
+
+impl Served for Whole {
+    fn finish(mut self: Pin<&mut Self>) {
+        self.0.as_mut().graceful_shutdown();
+    }
+}
+
+/// An open connection: a future that ends with it. Protocols are told apart by what comes first.
+pub struct Connection(Pin<Box<dyn Served>>);
+
+impl Connection {
+    /// Serves this stream. Streams of HTTP/2 are tasks of the group.
+    ///
+    /// The future ends with an error if the stream breaks, or the client breaks the protocol or a bound.
+    pub fn new(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        bounds: Bounds,
+        tasks: &Tasks,
+        answer: Answer,
+    ) -> Self {
+        Self::boxed(Box::new(stream), bounds, tasks, answer)
+    }
+
+    fn boxed(stream: Box<dyn Stream>, bounds: Bounds, tasks: &Tasks, answer: Answer) -> Self {
+        let mut builder = auto::Builder::new(Executor(tasks.clone()));
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.head);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(bounds.keep_alive))
+            .max_concurrent_streams(bounds.streams)
+            .max_pending_accept_reset_streams(RESETS_PENDING)
+            .max_local_error_reset_streams(RESETS_FOR_ERRORS)
+            .initial_stream_window_size(bounds.windows.map(|(stream, _)| stream))
+            .initial_connection_window_size(bounds.windows.map(|(_, all)| all));
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
+        Self(Box::pin(Whole(Box::pin(connection.into_owned()))))
+    }
+
+    /// Begins no further request, and ends once those under way are answered.
+    pub fn finish(&mut self) {
+        self.0.as_mut().finish();
+    }
+}
+
+impl Future for Connection {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+/// A listener that serves connections of its own.
+pub struct Listener {
+    /// Where it listens.
+    pub listener: TcpListener,
+    /// TLS settings; none for plain connections.
+    pub tls: Option<Settings>,
+    /// Name in logs.
+    pub name: &'static str,
+    /// Bounds of each connection.
+    pub bounds: Bounds,
+}
+
+impl Listener {
+    /// A listener with the usual bounds.
+    pub fn new(listener: TcpListener, tls: Option<Settings>, name: &'static str) -> Self {
+        Self { listener, tls, name, bounds: Bounds::default() }
+    }
+
+    /// Serves until the tasks are stopped; then requests under way are finished. Each connection begins with the TLS
+    /// settings of its time.
+    pub async fn serve(self, clock: &Clock, tasks: &Tasks, front: Front) {
+        let Self { listener, tls, name, bounds } = self;
+        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let connections = tasks.child(name);
+        loop {
+            let Ok(slot) = slots.clone().acquire_owned().await else { break };
+            let stream = tokio::select! {
+                biased;
+                () = tasks.stopping() => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        tracing::warn!(%error, listener = name, "accepting a connection failed");
+                        clock.sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                },
+            };
+            let (settings, group, front) = (tls.as_ref().map(|tls| tls()), connections.clone(), front.clone());
+            connections.spawn("connection", async move {
+                let Some(mut connection) = accepted(stream, settings, bounds, &group, front).await else { return };
+                let ended = tokio::select! {
+                    biased;
+                    ended = &mut connection => ended,
+                    () = group.stopping() => {
+                        connection.finish();
+                        timeout(GRACE, connection).await.unwrap_or(Ok(()))
+                    }
+                };
+                if let Err(error) = ended {
+                    tracing::debug!(%error, listener = name, "a connection failed");
+                }
+                drop(slot);
+            });
+        }
+        drop(listener);
+        let _ = timeout(GRACE, connections.ended()).await;
+        connections.kill();
+    }
+}
+
+/// The connection once its handshake is done; `None` if it fails.
+async fn accepted(
+    stream: TcpStream,
+    settings: Option<Arc<ServerConfig>>,
+    bounds: Bounds,
+    tasks: &Tasks,
+    front: Front,
+) -> Option<Connection> {
+    let _ = stream.set_nodelay(true);
+    let Some(settings) = settings else {
+        return Some(Connection::new(stream, bounds, tasks, front.of(Peer::default())));
+    };
+    let stream = timeout(HANDSHAKE_MAX, TlsAcceptor::from(settings).accept(stream)).await.ok()?.ok()?;
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let peer = Arc::new(certificates.iter().map(|c| c.clone().into_owned()).collect());
+    Some(Connection::new(stream, bounds, tasks, front.of(peer)))
+}
+
+/// Runs the streams of HTTP/2 connections as tasks of a group.
+#[derive(Clone)]
+struct Executor(Tasks);
+
+impl<F> hyper::rt::Executor<F> for Executor
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn("stream", future);
+    }
+}

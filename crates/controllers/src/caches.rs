@@ -42,8 +42,8 @@ use parking_lot::Mutex;
 use crate::{
     index::{
         BY_AUTOSCALER, BY_BINDING, BY_DEPENDENCY, BY_DEPENDENT, BY_EVICTION, BY_EXPORT, BY_POLICY, BY_PREEMPTOR,
-        BY_QUOTA, BY_SCALED, BY_SERVICE, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled, target_names,
-        template_name, template_of,
+        BY_QUOTA, BY_SCALED, BY_SERVICE, BY_TARGET, BY_TEMPLATE, binding_ids, evicting, policy_ids, preemptors, scaled,
+        target_names, template_name, template_of,
     },
     selected::BY_SELECTED,
 };

@@ -260,10 +260,9 @@ fn paths_are_for_the_kinds_of_the_reference() {
 
 #[test]
 fn kinds_that_no_controller_acts_on_are_answered_with_a_warning() {
-    for (group, resource) in [
-        ("networking.karmada.io", "multiclusteringresses"),
-        ("search.karmada.io", "resourceregistries"),
-    ] {
+    for (group, resource) in
+        [("networking.karmada.io", "multiclusteringresses"), ("search.karmada.io", "resourceregistries")]
+    {
         let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"namespace": "shop", "name": "x"}});
         let verdict = Write::create(group, resource, object).validated();
         let warned = verdict.warnings.iter().any(|warning| warning.contains("has no effect: this version"));

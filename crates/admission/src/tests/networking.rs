@@ -172,7 +172,8 @@ fn service_rules() {
         ["spec.providerClusters[0].name names cluster \"m1\", which does not exist"]
     );
     let annotated = |value: &str| {
-        let annotations = json!({"metadata": {"annotations": {"multiclusterservice.ironclad.io/unready-providers": value}}});
+        let annotations =
+            json!({"metadata": {"annotations": {"multiclusterservice.ironclad.io/unready-providers": value}}});
         create(with(&service(json!({})), &annotations))
     };
     assert_eq!(annotated("drop-after=5m").refusal(), "");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, anyhow};
 use ironclad_interpreter::{Dependency, InterpretError, Interpreter, webhook::Webhooks};
+use ironclad_patch::selector::LabelSelector;
 use ironclad_propagation::{generated_policy, promotion};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
@@ -241,12 +242,20 @@ impl Survey<'_> {
         let objects = api(self.member.clone(), &resource, &dependency.namespace);
         let found = match (dependency.name.as_str(), &dependency.label_selector) {
             ("", selector) => {
-                let selector = selector
-                    .as_ref()
-                    .and_then(|selector| ironclad_patch::selector::LabelSelector::from_object(selector).ok().flatten());
-                let mut selected = ListParams::default();
-                selected.label_selector = selector.map(|selector| selector.to_string());
-                pages::all(&objects, selected).await.with_context(|| format!("listing {what} in {cluster}"))?
+                let selector = match selector.as_ref().map(LabelSelector::from_object).transpose() {
+                    Ok(selector) => selector.flatten(),
+                    Err(error) => {
+                        left_out(&error);
+                        return Ok(());
+                    }
+                };
+                match selector {
+                    Some(selector) => {
+                        let selected = ListParams::default().labels(&selector.to_string());
+                        pages::all(&objects, selected).await.with_context(|| format!("listing {what} in {cluster}"))?
+                    }
+                    None => Vec::new(),
+                }
             }
             (name, _) => {
                 let found = objects.get_opt(name).await.with_context(|| format!("reading {what} in {cluster}"))?;

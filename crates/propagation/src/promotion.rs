@@ -286,8 +286,8 @@ mod tests {
     #[test]
     fn a_template_is_dispatched_once_its_binding_leaves_it_where_it_is() {
         let of = |replicas: i64, clusters: Value| json!({"spec": {"replicas": replicas, "clusters": clusters}});
-        let unfit = json!({"spec": {"clusters": []},
-            "status": {"conditions": [{"type": "Scheduled", "status": "False", "message": "0/2 clusters"}]}});
+        let unfit = json!({"spec": {"clusters": []}, "status": {"conditions": [{"type": "Scheduled", "status": "False",
+            "reason": "NoClusterFit", "message": "0/2 clusters", "lastTransitionTime": "2026-11-01T00:00:00Z"}]}});
         for (name, wanted, want) in [
             ("no binding", None, "it has no binding yet"),
             ("not scheduled", Some(of(2, json!([]))), "no cluster is chosen yet"),

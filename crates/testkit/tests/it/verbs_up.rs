@@ -199,7 +199,10 @@ async fn links_with_karmadactls_names_help_under_these_names() -> anyhow::Result
         };
         let (code, help, _) = run(&["get", "-h"]).await?;
         ensure!(code == Some(0) && help.contains(&format!("Usage: {called} get ")), "{help}");
-        ensure!(help.contains(&format!("  {called} get clusters -o wide")) && !help.contains("  ironclad get"), "{help}");
+        ensure!(
+            help.contains(&format!("  {called} get clusters -o wide")) && !help.contains("  ironclad get"),
+            "{help}"
+        );
         let (code, _, error) = run(&["get", "evictions/web"]).await?;
         ensure!(code == Some(2) && error.contains(&format!("try: {called} why evicted web")), "{error}");
     }

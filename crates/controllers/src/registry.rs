@@ -1,6 +1,6 @@
 //! The controllers, one row each: their names in `--controllers`, their defaults, gates and constructors.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ironclad_fleet::gates::Gate;
 use ironclad_planning::leader::{ActsOn, ControllerState, Running};
@@ -359,6 +359,8 @@ impl ControllerList {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use ironclad_api::cluster::Cluster;
     use ironclad_members::Connections;
     use ironclad_runtime::Scope;

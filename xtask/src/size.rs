@@ -72,6 +72,8 @@ pub(crate) fn check(root: &Path, profile: &str, types: usize) -> anyhow::Result<
 struct Measured {
     /// Bytes of the file, without its symbols if it has none.
     file: u64,
+    /// Where the functions begin.
+    addresses: BTreeSet<String>,
     /// Bytes and number of functions, by family.
     families: BTreeMap<&'static str, (u64, u64)>,
     /// Copies of drop glue, by type.
@@ -94,14 +96,18 @@ impl Measured {
         Ok(measured)
     }
 
-    /// Takes in a line of `nm`: address, size, type and name.
+    /// Takes in a line of `nm`: address, size, type and name. Functions that the linker made one have one address, and
+    /// count once.
     fn add(&mut self, line: &str) {
         let mut words = line.splitn(4, ' ');
-        let (Some(_), Some(size), Some("t" | "T"), Some(name)) =
+        let (Some(address), Some(size), Some("t" | "T"), Some(name)) =
             (words.next(), words.next(), words.next(), words.next())
         else {
             return;
         };
+        if !self.addresses.insert(address.to_owned()) {
+            return;
+        }
         let Ok(size) = u64::from_str_radix(size, 16) else { return };
         let name = without_hash(name);
         let (bytes, functions) = self.families.entry(family(name)).or_default();
@@ -225,6 +231,7 @@ mod tests {
             "0000000000001010 0000000000000010 t core::ptr::drop_in_place<alloc::string::String>::hfedcba9876543210",
             "0000000000001020 0000000000000020 T <a::B as serde_core::de::Deserialize>::deserialize::h0123456789abcdef",
             "0000000000001040 0000000000000030 t ironclad_store::open",
+            "0000000000001040 0000000000000030 t ironclad_store::folded_onto_open",
             "0000000000001070 0000000000000100 b ironclad_store::STATIC",
             "                 U malloc",
         ] {

@@ -207,11 +207,11 @@ mod tests {
                 assert!(paths.contains(&format!("{prefix}{name}").as_str()), "{prefix}{name}");
             }
         }
-        let of_ours = 1 + 4 + 4;
+        let of_ours = 1 + 4 + 1 + 1;
         assert_eq!(
             paths.len(),
             mutating.len() + validating.len() + of_ours,
-            "one for namespaces, four for agents, four for kinds that are not built"
+            "one for namespaces, four for agents, one for Remedies, one for a kind that is not built"
         );
     }
 }

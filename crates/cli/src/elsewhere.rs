@@ -1,7 +1,7 @@
 //! Verbs of karmadactl that this program does not have, each with what to use instead.
 
 /// Verbs, with advice for each. The page about migration has the same table.
-pub const ELSEWHERE: [(&[&str], &str); 4] = [
+pub const ELSEWHERE: [(&[&str], &str); 3] = [
     (&["init"], "ironclad up, or ironclad crds --install and ironclad run with a kube-apiserver of your own"),
     (
         &["deinit"],
@@ -9,7 +9,6 @@ pub const ELSEWHERE: [(&[&str], &str); 4] = [
          delete the CRDs",
     ),
     (&["addons"], "--controllers and --feature-gates of ironclad up and ironclad run; search is not built yet"),
-    (&["apply"], "kubectl apply with the control plane's kubeconfig; a PropagationPolicy says which clusters get it"),
 ];
 
 /// Advice on a verb of karmadactl that this program does not have; `None` for any other word.

@@ -2,6 +2,8 @@
 
 use clap::Command;
 
+use crate::program;
+
 /// Headings of flags that belong to the verb itself.
 const OWN: [&str; 2] = ["Member", "Simulated members"];
 
@@ -14,6 +16,20 @@ pub fn short(tree: Command) -> Command {
         arg.hide_short_help(!is_own)
     });
     tree.mut_subcommands(short)
+}
+
+/// The tree of commands under the name that people type.
+#[must_use]
+pub fn called(tree: Command, name: &str) -> Command {
+    fn examples(command: Command, name: &str) -> Command {
+        let text = command.get_after_help().map(|text| program::in_lines(&text.to_string(), name));
+        let command = match text {
+            Some(text) => command.after_help(text),
+            None => command,
+        };
+        command.mut_subcommands(|below| examples(below, name))
+    }
+    if name == program::NAME { tree } else { examples(tree, name).bin_name(name) }
 }
 
 #[cfg(test)]
@@ -34,5 +50,15 @@ mod tests {
         for (flag, is_short) in [("--data-dir", true), ("--nodes", true), ("--rate", false)] {
             assert_eq!((short.contains(flag), long.contains(flag)), (is_short, true), "{flag}: {short}");
         }
+    }
+
+    #[test]
+    fn examples_and_usage_have_the_name_that_was_typed() {
+        let get = Command::new("get").after_help("Examples:\n  ironclad get pods");
+        let mut tree = called(Command::new("ironclad").subcommand(get), "kubectl karmada");
+        tree.build();
+        let help = tree.find_subcommand_mut("get").unwrap().render_help().to_string();
+        assert!(help.contains("Usage: kubectl karmada get") && help.contains("  kubectl karmada get pods"), "{help}");
+        assert!(!help.contains("ironclad"), "{help}");
     }
 }

@@ -1,6 +1,10 @@
 //! Verbs that kubectl has: it is run for the control plane, or for members behind the control plane's proxy.
 
-use std::{ffi::OsString, io::ErrorKind, process::ExitStatus};
+use std::{
+    ffi::OsString,
+    io::ErrorKind,
+    process::{ExitStatus, Stdio},
+};
 
 use anyhow::Context as _;
 use kube::{ResourceExt, config::Kubeconfig};
@@ -17,6 +21,7 @@ const ONE_CLUSTER: [&str; 5] = ["exec", "attach", "port-forward", "cp", "edit"];
 
 /// Arguments of kubectl, with our flags for clusters among them.
 #[derive(clap::Args, Debug)]
+#[command(disable_help_flag = true)]
 pub struct Arguments {
     /// Arguments of kubectl; -C CLUSTER for the clusters to ask
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
@@ -26,7 +31,6 @@ pub struct Arguments {
 /// Verbs of kubectl. Flags are kubectl's, and `-C CLUSTER` (`--cluster`, `--clusters`), `--operation-scope
 /// karmada|members`, and those that name the control plane and who acts.
 #[derive(clap::Subcommand, Debug)]
-#[command(disable_help_flag = true)]
 pub enum Verb {
     /// Show objects of the control plane or of members, with their events: kubectl describe.
     #[command(after_help = "Examples:
@@ -215,7 +219,7 @@ pub async fn run(verb: &Verb) -> anyhow::Result<()> {
     let scope = divided.scope(verb)?;
     let plane = &divided.plane;
     let Scope::Members(names) = scope else {
-        return passed_on(kubectl(verb, &divided.kubectl, &plane.kubeconfig()?).await?);
+        return start(verb, &divided.kubectl, &plane.kubeconfig()?, inherited())?.ended().await;
     };
     let client = plane.client().await?;
     let clusters = members::clusters(&client, &names).await?;
@@ -227,30 +231,55 @@ pub async fn run(verb: &Verb) -> anyhow::Result<()> {
             print::note(&format!("cluster {name}:"));
         }
         let kubeconfig = proxied::kubeconfig(&plane.kubeconfig()?, front.as_ref(), std::slice::from_ref(name))?;
-        let ended = passed_on(kubectl(verb, &divided.kubectl, &kubeconfig).await?);
+        let ended = start(verb, &divided.kubectl, &kubeconfig, inherited())?.ended().await;
         failed = failed.and(ended);
     }
     failed
 }
 
-async fn kubectl(verb: &str, arguments: &[OsString], kubeconfig: &Kubeconfig) -> anyhow::Result<ExitStatus> {
-    // It has credentials: only its owner may read it, and it is removed at the end.
+/// stdin and stdout of this process.
+pub(crate) fn inherited() -> [Stdio; 2] {
+    [Stdio::inherit(), Stdio::inherit()]
+}
+
+/// A kubectl that runs.
+pub(crate) struct Running {
+    /// The process.
+    pub(crate) child: process::Child,
+    /// Has credentials: only its owner may read it, and it is removed at the end.
+    _kubeconfig: tempfile::NamedTempFile,
+}
+
+/// Starts kubectl with this kubeconfig, and these as stdin and stdout.
+pub(crate) fn start(
+    verb: &str,
+    arguments: &[OsString],
+    kubeconfig: &Kubeconfig,
+    [stdin, stdout]: [Stdio; 2],
+) -> anyhow::Result<Running> {
     let mut file = tempfile::NamedTempFile::new().context("a file for kubectl's kubeconfig")?;
     serde_json::to_writer(&mut file, &serde_json::to_value(kubeconfig)?)?;
     let mut command = process::Command::new("kubectl");
-    command.arg(verb).arg("--kubeconfig").arg(file.path()).args(arguments);
-    // Both get ctrl-c; kubectl says how it ends.
-    let mut child = command.spawn().map_err(|error| match error.kind() {
+    command.arg(verb).arg("--kubeconfig").arg(file.path()).args(arguments).stdin(stdin).stdout(stdout);
+    let child = command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow::Error::msg(format!(
             "kubectl was not found on PATH, and runs `ironclad {verb}`\n  try: install kubectl"
         )),
         _ => anyhow::Error::new(error).context("kubectl can't be run"),
     })?;
-    loop {
-        tokio::select! {
-            biased;
-            ended = child.wait() => return Ok(ended?),
-            _ = tokio::signal::ctrl_c() => {}
+    Ok(Running { child, _kubeconfig: file })
+}
+
+impl Running {
+    /// Waits for its end, and passes its exit code on.
+    pub(crate) async fn ended(mut self) -> anyhow::Result<()> {
+        // Both get ctrl-c; kubectl says how it ends.
+        loop {
+            tokio::select! {
+                biased;
+                ended = self.child.wait() => return passed_on(ended?),
+                _ = tokio::signal::ctrl_c() => {}
+            }
         }
     }
 }

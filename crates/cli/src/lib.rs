@@ -9,8 +9,10 @@
     reason = "only `print` writes to the terminal: it escapes foreign text"
 )]
 
+pub mod apply;
 pub mod asked;
 mod autoscaler;
+mod bindings;
 pub mod completion;
 pub mod connect;
 pub mod cordon;
@@ -30,6 +32,7 @@ pub mod interpret;
 pub mod join;
 pub mod kubeconfig;
 pub mod kubectl;
+mod kyaml;
 mod leader;
 pub mod logs;
 pub mod members;
@@ -38,8 +41,10 @@ pub mod options;
 mod pages;
 pub mod plan;
 pub mod print;
+pub mod program;
 pub mod promote;
 pub mod proxied;
+pub mod rebalance;
 pub mod register;
 pub mod report;
 pub mod resource;

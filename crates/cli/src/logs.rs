@@ -25,6 +25,8 @@ use crate::{
 
 /// Default of `--tail` for several pods and for a label selector.
 const TAIL_OF_SEVERAL: i64 = 10;
+/// Interval of looking whether a pod started.
+const LOOK: Duration = Duration::from_millis(250);
 /// Annotation of a pod that names its default container.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -37,6 +39,7 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
   ironclad logs deploy/web -C member1 --tail 20
   ironclad logs -l app=web --since 5m --timestamps
   ironclad logs deploy/web --all-containers --since-time 2026-01-31T08:00:00Z --limit-bytes 100000
+  ironclad logs deploy/web --all-pods --pod-running-timeout 1m
   ironclad logs deploy/web -f")]
 pub struct Command {
     /// POD or TYPE/NAME
@@ -57,6 +60,12 @@ pub struct Command {
     /// All containers, including init and ephemeral containers
     #[arg(long)]
     pub all_containers: bool,
+    /// All pods of a workload, which are printed anyway, with --prefix
+    #[arg(long)]
+    pub all_pods: bool,
+    /// Time to wait until a pod is there that does not wait for its start [default: does not wait]
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration)]
+    pub pod_running_timeout: Option<Duration>,
     /// Keep running, and print new lines
     #[arg(short, long)]
     pub follow: bool,
@@ -117,10 +126,18 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let clusters = members::clusters(&client, &command.clusters).await?;
     let members = members::connect(&client, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
-    let answers = members::ask(&members, clock, command.timeout, async |_, client| {
-        find(&client, command, &namespace).await.map_err(|error| format!("{error:#}"))
-    })
-    .await;
+    let deadline = clock.mono() + command.pod_running_timeout.unwrap_or_default();
+    let answers = loop {
+        let answers = members::ask(&members, clock, command.timeout, async |_, client| {
+            find(&client, command, &namespace).await.map_err(|error| format!("{error:#}"))
+        })
+        .await;
+        let mut pods = answers.answered.iter().filter_map(|(_, pods)| pods.as_ref().ok()).flatten();
+        if pods.any(is_started) || clock.mono() >= deadline {
+            break answers;
+        }
+        clock.sleep(LOOK).await;
+    };
     let (mut sources, mut is_noted) = (Vec::new(), false);
     let mut not_served = None;
     for (cluster, pods) in answers.answered {
@@ -205,6 +222,12 @@ fn pod_selector(object: &Value) -> Option<String> {
         false => LabelSelector::from_labels(selector.as_object()?),
     };
     (!selector.is_empty()).then(|| selector.to_string())
+}
+
+/// True if the pod runs, or has run.
+fn is_started(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    phase.is_some_and(|phase| phase != "Pending")
 }
 
 /// Containers of a pod whose logs are printed.
@@ -328,7 +351,7 @@ impl Source<'_> {
             Ok(line) => line,
             Err(error) => return self.fail(&error.to_string(), command),
         };
-        if command.prefix || several {
+        if command.prefix || command.all_pods || several {
             let prefix = format!("[{}/{}/{}] ", self.member.name, self.pod, self.container);
             return print::log(&[prefix.as_bytes(), &line].concat());
         }
@@ -363,6 +386,17 @@ mod tests {
     fn command(words: &str) -> Result<Command, String> {
         let line = Line::try_parse_from(std::iter::once("logs").chain(words.split(' ')));
         line.map(|line| line.command).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn pods_that_wait_for_their_start_are_waited_for() {
+        for (phase, want) in [(Some("Running"), true), (Some("Failed"), true), (Some("Pending"), false), (None, false)]
+        {
+            let pod: Pod = serde_json::from_value(json!({"metadata": {}, "status": {"phase": phase}})).unwrap();
+            assert_eq!(is_started(&pod), want, "{phase:?}");
+        }
+        let timed = command("deploy/web --pod-running-timeout 1m --all-pods").unwrap();
+        assert_eq!(timed.pod_running_timeout, Some(Duration::from_secs(60)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The controllers, one row each: their names in `--controllers`, their defaults, gates and constructors.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ironclad_fleet::gates::Gate;
 use ironclad_planning::leader::{ActsOn, ControllerState, Running};
@@ -34,8 +34,6 @@ enum Switch {
 enum Code {
     /// It is constructed by this function.
     Built(Constructor),
-    /// The controller does not exist yet; the name is accepted because upstream has it.
-    NotBuilt,
     /// A part of `federatedResourceQuotaSync`, which upstream has a name for.
     PartOfQuota,
 }
@@ -68,17 +66,16 @@ struct Row {
 type Constructor = fn(&Setup) -> Arc<dyn Controller>;
 
 const fn row(name: &'static str, new: Constructor, about: &'static str) -> Row {
-    Row { code: Code::Built(new), about, ..not_built(name) }
+    listed(name, Code::Built(new), about)
 }
 
-const fn not_built(name: &'static str) -> Row {
-    let about = "Not built yet; accepted without effect";
+const fn listed(name: &'static str, code: Code, about: &'static str) -> Row {
     let (switch, runs_in) = (Switch::Listed, RunsIn::ControlPlane);
-    Row { name, about, code: Code::NotBuilt, switch, runs_in, gate: None, acts_on: None }
+    Row { name, about, code, switch, runs_in, gate: None, acts_on: None }
 }
 
 const fn part_of_quota(name: &'static str) -> Row {
-    Row { code: Code::PartOfQuota, about: "Part of `federatedResourceQuotaSync`", ..not_built(name) }
+    listed(name, Code::PartOfQuota, "Part of `federatedResourceQuotaSync`")
 }
 
 impl Row {
@@ -104,7 +101,6 @@ impl Row {
         let is_listed = self.switch == Switch::Always || settings.controllers.enabled(self.name);
         match self.code {
             Code::PartOfQuota => None,
-            Code::NotBuilt => Some(Running::NotBuilt),
             Code::Built(_) if !has_work || !is_listed => Some(Running::SwitchedOff),
             Code::Built(_) if self.gate.is_some_and(|gate| !settings.gates.enabled(gate)) => Some(Running::GateOff),
             Code::Built(_) => Some(Running::Running),
@@ -263,7 +259,7 @@ pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>
     let running = CONTROLLERS.iter().filter(|row| row.runs(&setup.settings));
     let construct = |row: &Row| match row.code {
         Code::Built(new) => Some((row.name, new(setup))),
-        Code::NotBuilt | Code::PartOfQuota => None,
+        Code::PartOfQuota => None,
     };
     running.filter_map(construct).collect()
 }
@@ -273,7 +269,7 @@ pub(crate) fn evicts(settings: &Settings) -> bool {
     CONTROLLERS.iter().any(|row| row.name == TAINT_MANAGER && row.runs(settings))
 }
 
-/// State of every controller with these settings, and of those that this version does not have.
+/// State of every controller with these settings.
 pub(crate) fn states(settings: &Settings) -> Vec<ControllerState> {
     let state = |row: &Row| {
         Some(ControllerState {
@@ -302,7 +298,7 @@ pub struct UnknownController {
 
 impl ControllerList {
     fn of(names: impl IntoIterator<Item = &'static str>) -> Self {
-        Self { enabled: names.into_iter().collect(), named: BTreeSet::new() }
+        Self { enabled: names.into_iter().collect() }
     }
 
     /// Parses `*,-foo,bar`: `foo` enables, `-foo` disables, `*` means all that are on by default.
@@ -332,7 +328,6 @@ impl ControllerList {
             let name = known.ok_or_else(|| UnknownController { name: name.to_owned() })?;
             if enable {
                 list.enabled.insert(name);
-                list.named.insert(name);
             } else {
                 list.enabled.remove(name);
             }
@@ -343,11 +338,7 @@ impl ControllerList {
     /// Warnings about items of the list that have no effect, for people.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let not_built =
-            CONTROLLERS.iter().filter(|row| matches!(row.code, Code::NotBuilt) && self.named.contains(row.name));
-        let mut warnings: Vec<String> = not_built
-            .map(|row| format!("controller {} has no effect: this version does not have it", row.name))
-            .collect();
+        let mut warnings = Vec::new();
         if !self.enabled("cluster") {
             warnings.push("controller cluster runs all the same: it connects the members".to_owned());
         }
@@ -368,6 +359,8 @@ impl ControllerList {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use ironclad_api::cluster::Cluster;
     use ironclad_members::Connections;
     use ironclad_runtime::Scope;

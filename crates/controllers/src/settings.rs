@@ -87,8 +87,6 @@ impl Default for EstimatorSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControllerList {
     pub(crate) enabled: BTreeSet<&'static str>,
-    /// Those that the list names, in contrast to `*`.
-    pub(crate) named: BTreeSet<&'static str>,
 }
 
 impl ControllerList {

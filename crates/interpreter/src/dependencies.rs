@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_api::{annotations::IMPORTED_SERVICE_NAME, selector};
+use ironclad_api::{annotations::IMPORTED_SERVICE_NAME, names, selector};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -113,8 +113,8 @@ pub(crate) fn dependencies(kind: Kind, template: &Value) -> Result<Vec<Dependenc
             // The import may choose the name of its Service (specification/mcs.md 4).
             let chosen =
                 template.pointer("/metadata/annotations").and_then(|map| map.get(IMPORTED_SERVICE_NAME)?.as_str());
-            let derived =
-                chosen.filter(|chosen| !chosen.is_empty()).map_or_else(|| format!("derived-{name}"), str::to_owned);
+            let chosen = chosen.filter(|chosen| !chosen.is_empty()).map(str::to_owned);
+            let derived = chosen.unwrap_or_else(|| names::derived_service(name));
             let mut slices = Dependency::named("discovery.k8s.io/v1", "EndpointSlice", namespace, "");
             slices.label_selector = Some(json!({"matchLabels": {"kubernetes.io/service-name": derived}}));
             vec![Dependency::named("v1", "Service", namespace, &derived), slices]

@@ -13,7 +13,9 @@ use crate::Ironclad;
 const LOCAL: [&str; 8] = ["up", "run", "estimator", "agent", "interpret", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 60] = [
+const ARGUMENTS: [(&str, &str); 62] = [
+    ("apply", "-f FILE -C member1"),
+    ("rebalance", "configmap web"),
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),

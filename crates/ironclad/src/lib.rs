@@ -29,10 +29,11 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use ironclad_cli::{
-    asked, completion,
+    apply, asked, completion,
     cordon::{self, Cordon},
     crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    promote, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version, warnings, why,
+    program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version,
+    warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -86,6 +87,8 @@ enum Verb {
     Failover(Box<evictions::failover::Command>),
     Backup(Box<backup::Command>),
     Promote(Box<promote::Command>),
+    Apply(Box<apply::Command>),
+    Rebalance(Box<rebalance::Command>),
     Kubeconfig(Box<kubeconfig::Command>),
     #[command(flatten)]
     Kubectl(kubectl::Verb),
@@ -142,10 +145,8 @@ enum LogFormat {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
-    let mut tree = help::short(Ironclad::command());
-    if is_plugin() {
-        tree = tree.bin_name("kubectl ironclad");
-    }
+    let called = program::called(&std::env::args_os().next().unwrap_or_default());
+    let tree = help::called(help::short(Ironclad::command()), &called);
     if completion::answer(&tree) {
         return ExitCode::from(report::DONE);
     }
@@ -163,7 +164,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             let error = asked::explained(error);
-            print::note(&report::render(&error));
+            print::note(&program::in_lines(&report::render(&error), &called));
             ExitCode::from(report::exit_code(&error))
         }
     }
@@ -189,14 +190,6 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let what = ironclad_cli::elsewhere::instead(verb)?;
     Some(format!("error: there is no verb {verb}\n  try: {what}"))
-}
-
-/// kubectl finds a plugin by the name of its file, and people then read that name in the usage.
-fn is_plugin() -> bool {
-    let name = std::env::args_os().next().map(std::path::PathBuf::from);
-    name.as_deref()
-        .and_then(std::path::Path::file_name)
-        .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
 }
 
 fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
@@ -260,11 +253,13 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Backup(command) => backup::run(&command).await,
             Verb::Promote(command) => promote::run(&command, &clock).await,
+            Verb::Apply(command) => apply::run(&command).await,
+            Verb::Rebalance(command) => rebalance::run(&command, &clock).await,
             Verb::Kubeconfig(command) => kubeconfig::run(&command).await,
             Verb::Kubectl(verb) => kubectl::run(&verb).await,
             Verb::Version(command) => version::run(&command),
             Verb::Options(options::Command {}) => options::run(tree),
-            Verb::Completion(command) => completion::run(&command),
+            Verb::Completion(command) => completion::run(&command, tree.get_bin_name().unwrap_or(program::NAME)),
         }
     })
 }
@@ -341,6 +336,10 @@ mod tests {
         for verb in tree.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
             let lines = verb.render_help().to_string().lines().count();
             assert!(lines <= 60, "{} -h has {lines} lines", verb.get_name());
+        }
+        for verb in ["get", "apply", "kubeconfig", "version"] {
+            let error = tree.try_get_matches_from_mut(["ironclad", verb, "-h"]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{verb} -h");
         }
         let up = tree.find_subcommand_mut("up").unwrap();
         let (short, long) = (up.render_help().to_string(), up.render_long_help().to_string());

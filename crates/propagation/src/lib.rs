@@ -14,6 +14,7 @@ pub mod detector;
 pub mod drift;
 pub mod execution;
 pub mod flags;
+pub mod generated_policy;
 pub mod namespace;
 pub mod new_ids;
 pub mod node_ports;

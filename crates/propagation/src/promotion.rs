@@ -3,10 +3,13 @@
 
 use ironclad_api::{
     annotations::{CONFLICT_RESOLUTION, CONFLICT_RESOLUTION_OVERWRITE},
+    conditions::{self, binding::SCHEDULED},
     labels::MANAGED,
-    names,
 };
+use ironclad_fleet::{BindingRef, Gvk};
 use serde_json::{Map, Value, json};
+
+use crate::skipped_resources::Skipped;
 
 /// Fields of `metadata` that a server or an owner writes.
 const OF_SERVERS: [&str; 9] = [
@@ -18,6 +21,9 @@ const OF_CONTROLLERS: [&str; 2] = ["deployment.kubernetes.io/revision", "depreca
 /// Labels that a Job's controller gives its Pods.
 const OF_JOBS: [&str; 4] =
     ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
+
+/// Type of the Secrets that a cluster makes for its ServiceAccounts.
+const TOKEN_OF_ACCOUNT: &str = "kubernetes.io/service-account-token";
 
 /// Reason for which an object is not promoted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +42,23 @@ pub enum NotPromoted {
     /// It is being deleted.
     #[error("it is being deleted")]
     Leaving,
+    /// It is never a template.
+    #[error("each cluster has its own: objects of its kind, name or namespace are not propagated")]
+    OfCluster,
+}
+
+/// Reason for which a promoted template is not dispatched yet.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Awaited {
+    /// It has no binding.
+    #[error("it has no binding yet")]
+    Binding,
+    /// No cluster is chosen.
+    #[error("no cluster is chosen yet{0}")]
+    Cluster(String),
+    /// Other clusters than its own are chosen, or other replicas than it has.
+    #[error("the scheduler chose {0}")]
+    Other(String),
 }
 
 /// Checks whether an object of a member can become a template.
@@ -49,6 +72,14 @@ pub fn check(object: &Value) -> Result<(), NotPromoted> {
     }
     if metadata.get("deletionTimestamp").is_some() {
         return Err(NotPromoted::Leaving);
+    }
+    let of = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (gvk, skipped) = (Gvk::from_manifest(of("/apiVersion"), of("/kind")), Skipped::default());
+    if skipped.skips_kind(&gvk)
+        || skipped.skips_object(&gvk, of("/metadata/namespace"), of("/metadata/name"))
+        || of("/type") == TOKEN_OF_ACCOUNT
+    {
+        return Err(NotPromoted::OfCluster);
     }
     let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
     let text = |owner: &Value, field: &str| owner[field].as_str().unwrap_or_default().to_owned();
@@ -97,38 +128,61 @@ pub fn template(object: &Value) -> Value {
     template
 }
 
-/// The policy that keeps a promoted template in its cluster, and the object there when the template is deleted.
-#[must_use]
-pub fn policy(template: &Value, cluster: &str, name: Option<&str>) -> Value {
-    let text = |pointer: &str| template.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (namespace, of) = (text("/metadata/namespace"), text("/metadata/name"));
-    let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
-    let gvk = names::gvk_text(group, version, text("/kind"));
-    let name = name.map_or_else(|| names::policy_name(namespace, of, &gvk), str::to_owned);
-    let mut selector = json!({"apiVersion": text("/apiVersion"), "kind": text("/kind"), "name": of});
-    let mut metadata = json!({"name": name});
-    let kind = match namespace {
-        "" => "ClusterPropagationPolicy",
-        namespace => {
-            selector["namespace"] = json!(namespace);
-            metadata["namespace"] = json!(namespace);
-            "PropagationPolicy"
+/// Checks that the binding of a promoted template leaves everything as it is: in its cluster alone, with all its
+/// replicas. Only then its policy may dispatch it.
+///
+/// # Errors
+/// If something is awaited, or was chosen instead.
+pub fn stays(binding: Option<BindingRef<'_>>, cluster: &str) -> Result<(), Awaited> {
+    let binding = binding.ok_or(Awaited::Binding)?;
+    let spec = binding.spec();
+    match spec.clusters.as_slice() {
+        [] => {
+            let scheduled =
+                conditions::get(binding.conditions(), SCHEDULED).filter(|one| one.status == conditions::FALSE);
+            Err(Awaited::Cluster(scheduled.map(|one| format!(": {}", one.message)).unwrap_or_default()))
         }
-    };
+        [one] if one.name == cluster && one.replicas == spec.replicas => Ok(()),
+        others => {
+            let others: Vec<_> =
+                others.iter().map(|one| format!("{} with {} replicas", one.name, one.replicas)).collect();
+            Err(Awaited::Other(others.join(", ")))
+        }
+    }
+}
+
+/// The policy, whose template is not dispatched until [`stays`] says that nothing would change.
+#[must_use]
+pub fn suspended(mut policy: Value) -> Value {
+    policy["spec"]["suspension"] = json!({"dispatching": true});
+    policy
+}
+
+/// The change that dispatches the template of a policy of [`suspended`].
+#[must_use]
+pub fn resumed(policy: &Value) -> Value {
     json!({
-        "apiVersion": "policy.karmada.io/v1alpha1", "kind": kind, "metadata": metadata,
-        "spec": {
-            "resourceSelectors": [selector],
-            "placement": {"clusterAffinity": {"clusterNames": [cluster]}},
-            "conflictResolution": "Overwrite",
-            "preserveResourcesOnDeletion": true,
-        },
+        "apiVersion": policy["apiVersion"], "kind": policy["kind"],
+        "metadata": {"name": policy["metadata"]["name"], "namespace": policy["metadata"]["namespace"]},
+        "spec": {"suspension": null},
     })
+}
+
+/// True if a template of the control plane would leave a member's object as it is.
+#[must_use]
+pub fn is_template_of(present: &Value, object: &Value) -> bool {
+    let content = |object: &Value| {
+        let mut content = template(object);
+        content.as_object_mut().into_iter().for_each(|fields| drop(fields.remove("metadata")));
+        content
+    };
+    content(present) == content(object)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testkit::{binding, patched};
 
     #[test]
     fn only_objects_of_users_are_promoted() {
@@ -192,21 +246,84 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_names_the_object_and_its_cluster() {
-        let namespaced =
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}});
-        let got = policy(&namespaced, "m1", None);
-        let name = names::policy_name("shop", "web", &names::gvk_text("apps", "v1", "Deployment"));
-        assert_eq!(got["kind"], json!("PropagationPolicy"));
-        assert_eq!(got["metadata"], json!({"name": name, "namespace": "shop"}));
-        assert_eq!(
-            got["spec"]["resourceSelectors"],
-            json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "shop"}])
+    fn what_each_cluster_makes_is_not_promoted() {
+        for (name, object, want) in [
+            (
+                "a ConfigMap",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}}),
+                true,
+            ),
+            (
+                "one of the system",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "kube-system"}}),
+                false,
+            ),
+            (
+                "certificates",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt", "namespace": "shop"}}),
+                false,
+            ),
+            (
+                "a policy",
+                json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy", "metadata": {"name": "o", "namespace": "shop"}}),
+                false,
+            ),
+            (
+                "a token",
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "shop"}, "type": TOKEN_OF_ACCOUNT}),
+                false,
+            ),
+            (
+                "a Secret",
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t", "namespace": "shop"}, "type": "Opaque"}),
+                true,
+            ),
+        ] {
+            assert_eq!(check(&object), if want { Ok(()) } else { Err(NotPromoted::OfCluster) }, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_template_is_dispatched_once_its_binding_leaves_it_where_it_is() {
+        let of = |replicas: i64, clusters: Value| json!({"spec": {"replicas": replicas, "clusters": clusters}});
+        let unfit = json!({"spec": {"clusters": []}, "status": {"conditions": [{"type": "Scheduled", "status": "False",
+            "reason": "NoClusterFit", "message": "0/2 clusters", "lastTransitionTime": "2026-11-01T00:00:00Z"}]}});
+        for (name, wanted, want) in [
+            ("no binding", None, "it has no binding yet"),
+            ("not scheduled", Some(of(2, json!([]))), "no cluster is chosen yet"),
+            ("no cluster fits", Some(unfit), "no cluster is chosen yet: 0/2 clusters"),
+            ("its cluster", Some(of(2, json!([{"name": "m1", "replicas": 2}]))), ""),
+            ("without replicas", Some(json!({"spec": {"clusters": [{"name": "m1"}], "replicas": null}})), ""),
+            ("fewer", Some(of(2, json!([{"name": "m1", "replicas": 1}]))), "the scheduler chose m1 with 1 replicas"),
+            (
+                "elsewhere",
+                Some(of(2, json!([{"name": "m2", "replicas": 2}]))),
+                "the scheduler chose m2 with 2 replicas",
+            ),
+            (
+                "elsewhere, too",
+                Some(of(2, json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]))),
+                "the scheduler chose m1 with 2 replicas, m2 with 2 replicas",
+            ),
+        ] {
+            let binding = wanted.map(|wanted| patched(&binding(&[]), &wanted));
+            let got = stays(binding.as_ref().map(BindingRef::from), "m1").err();
+            assert_eq!(got.map(|awaited| awaited.to_string()).unwrap_or_default(), want, "{name}");
+        }
+        let policy = suspended(
+            json!({"apiVersion": "p/v1", "kind": "P", "metadata": {"name": "p", "namespace": "shop"}, "spec": {}}),
         );
-        assert_eq!(got["spec"]["placement"]["clusterAffinity"]["clusterNames"], json!(["m1"]));
-        let wide =
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
-        let got = policy(&wide, "m1", Some("p"));
-        assert_eq!((&got["kind"], &got["metadata"]), (&json!("ClusterPropagationPolicy"), &json!({"name": "p"})));
+        assert_eq!(policy["spec"], json!({"suspension": {"dispatching": true}}));
+        assert_eq!(
+            resumed(&policy),
+            json!({"apiVersion": "p/v1", "kind": "P", "metadata": {"name": "p", "namespace": "shop"}, "spec": {"suspension": null}})
+        );
+    }
+
+    #[test]
+    fn templates_are_compared_by_what_users_want() {
+        let map = |value: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": uid}, "data": {"a": value}});
+        assert!(is_template_of(&map("1", "x"), &map("1", "y")));
+        assert!(!is_template_of(&map("1", "x"), &map("2", "x")));
     }
 }

@@ -6,7 +6,7 @@ use ironclad_api::{
     apps::{FAILED, ObservedWorkload, SUCCESSFUL, WorkloadRebalancer},
     reasons::workload_rebalancer::REFERENCED_BINDING_NOT_FOUND,
 };
-use ironclad_fleet::{Because, BindingKey, Plan, StatusPart, because::propagation::Reason};
+use ironclad_fleet::{Because, BindingKey, BindingRef, Plan, StatusPart, because::propagation::Reason};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -121,6 +121,31 @@ fn trigger(plan: &mut Plan<Effect>, binding: Binding<'_>, at: Timestamp) {
     }
 }
 
+/// State of one workload of a rebalancer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// It is not scheduled yet.
+    Waits,
+    /// It was scheduled since.
+    Scheduled,
+    /// It can't be, for this reason.
+    Failed(String),
+}
+
+/// Progress of a workload by its result, if there is one yet, and its binding.
+#[must_use]
+pub fn progress(observed: Option<&ObservedWorkload>, binding: Option<BindingRef<'_>>) -> Progress {
+    match observed {
+        Some(observed) if observed.result == FAILED => Progress::Failed(observed.reason.clone()),
+        Some(observed) if observed.result == SUCCESSFUL => match binding {
+            Some(binding) if binding.reschedule_required() => Progress::Waits,
+            Some(_) => Progress::Scheduled,
+            None => Progress::Failed(REFERENCED_BINDING_NOT_FOUND.to_owned()),
+        },
+        _ => Progress::Waits,
+    }
+}
+
 /// Resolution of the wire format: two writes of one time must be equal.
 fn whole_second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).expect("the second of a timestamp is a timestamp")
@@ -208,6 +233,35 @@ mod tests {
             .collect();
         assert_eq!(names, ["new", "web"], "of removed ones only the successful stay");
         assert_eq!(part.fields["finishTime"], "2026-01-01T02:00:00Z");
+    }
+
+    #[test]
+    fn a_workload_is_scheduled_once_its_binding_was_after_the_trigger() {
+        let observed = |result: &str, reason: &str| ObservedWorkload {
+            result: result.into(),
+            reason: reason.into(),
+            ..ObservedWorkload::default()
+        };
+        let (fine, failed) = (observed(SUCCESSFUL, ""), observed(FAILED, REFERENCED_BINDING_NOT_FOUND));
+        let (before, at, after) = ("2026-01-01T00:00:09Z", CREATED, "2026-01-01T00:00:11Z");
+        let not_found = || Progress::Failed(REFERENCED_BINDING_NOT_FOUND.into());
+        for (name, observed, scheduled, want) in [
+            ("no result yet", None, Some(after), Progress::Waits),
+            ("the result may come later", Some(&observed("", "")), Some(after), Progress::Waits),
+            ("not scheduled since", Some(&fine), Some(before), Progress::Waits),
+            ("in the same second", Some(&fine), Some(at), Progress::Waits),
+            ("scheduled since", Some(&fine), Some(after), Progress::Scheduled),
+            ("the binding is gone", Some(&fine), None, not_found()),
+            ("refused", Some(&failed), Some(after), not_found()),
+        ] {
+            let binding = scheduled.map(|time| {
+                patched(
+                    &binding(&[]),
+                    &json!({"spec": {"rescheduleTriggeredAt": at}, "status": {"lastScheduledTime": time}}),
+                )
+            });
+            assert_eq!(progress(observed, binding.as_ref().map(BindingRef::from)), want, "{name}");
+        }
     }
 
     #[test]

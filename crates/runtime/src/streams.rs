@@ -39,8 +39,7 @@ impl Streams {
     /// One line that says which part of the access can't be used.
     pub fn by_token(access: TokenAccess<'_>) -> Result<Self, String> {
         let header = access.proxy_header.clone();
-        Self::of(token_config(&access)?, &header, Some(access.bars))
-            .map_err(|why| why.replace("the proxy", "spec.proxyURL"))
+        Self::of(token_config(&access)?, "spec.proxyURL", &header, Some(access.bars))
     }
 
     /// To the server of a kubeconfig, as its user.
@@ -48,7 +47,7 @@ impl Streams {
     /// # Errors
     /// One line that says what can't be used.
     pub fn by_config(config: Config) -> Result<Self, String> {
-        Self::of(config, &BTreeMap::new(), None)
+        Self::of(config, "proxy-url of the kubeconfig", &BTreeMap::new(), None)
     }
 
     /// To the server of a kubeconfig, by a bearer token in place of its user.
@@ -60,9 +59,15 @@ impl Streams {
         Self::by_config(config)
     }
 
-    fn of(config: Config, proxy_header: &BTreeMap<String, String>, bars: Option<Bars>) -> Result<Self, String> {
+    /// `named` is what people call the field with the proxy's address.
+    fn of(
+        config: Config,
+        named: &str,
+        proxy_header: &BTreeMap<String, String>,
+        bars: Option<Bars>,
+    ) -> Result<Self, String> {
         let proxy = ProxyConnector::new(config.proxy_url.as_ref(), proxy_header, bars);
-        let connector = proxy.map_err(|why| format!("the proxy can't be used: {why}"))?;
+        let connector = proxy.map_err(|why| format!("{named} can't be used: {why}"))?;
         let connector = connector.with_times(CONNECT_MAX, KEEP_ALIVE);
         let https = config.rustls_https_connector_with_connector(connector).map_err(|error| error.to_string())?;
         let service = ServiceBuilder::new()

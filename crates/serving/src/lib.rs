@@ -282,3 +282,49 @@ where
         self.0.spawn("stream", future);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, Full};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        sync::Notify,
+    };
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: test\r\n\r\n";
+
+    #[tokio::test]
+    async fn requests_under_way_are_finished_at_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tasks, clock) = (Tasks::new("test"), Clock::system());
+        let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (of_begin, of_end) = (begun.clone(), go_on.clone());
+        let front = Front::new(move |_, peer: Peer| {
+            let (begun, go_on) = (of_begin.clone(), of_end.clone());
+            async move {
+                begun.notify_one();
+                go_on.notified().await;
+                let text = format!("{} certificates", peer.len());
+                Response::new(Full::from(text).map_err(|never| match never {}).boxed_unsync())
+            }
+        });
+        let group = tasks.clone();
+        let served = tasks
+            .spawn("serve", async move { Listener::new(listener, None, "test").serve(&clock, &group, front).await });
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        begun.notified().await;
+        tasks.stop();
+        go_on.notify_one();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("0 certificates"), "{answer}");
+        assert_eq!(idle.read(&mut [0; 1]).await.unwrap_or(0), 0, "a connection without a request ends");
+        served.await.unwrap();
+        assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
+}

@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 34] = [
+const CRATES: [(&str, Side, &[&str]); 35] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-noschema", Core, &[]),
     ("ironclad-quantity", Core, &[]),

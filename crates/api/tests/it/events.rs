@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 41] = [
+const BESIDE_THE_TABLE: [(&str, &str); 42] = [
     // specification/failover.md 14.4.
     ("ClusterNotReady", "W"),
     ("ClusterReady", "N"),
@@ -64,6 +64,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 41] = [
     ("ReplicasNotRetained", "W"),
     ("ReplicasLent", "N"),
     ("ReplicasCut", "N"),
+    // specification/remedy.md.
+    ("RemedyActionsChanged", "N"),
 ];
 
 /// Sources of the constants: this crate's, and those of rounds of autoscalers.
@@ -71,7 +73,7 @@ pub(crate) const CONSTANTS: &str =
     concat!(include_str!("../../src/events.rs"), include_str!("../../../hpa/src/events.rs"));
 
 /// Calls whose reason is none of these constants: file, name in that file, and possible reasons.
-const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
+const OTHER_NAMES: [(&str, &str, &[&str]); 9] = [
     ("cron_federated_hpa/apply.rs", "reason", &["ScaleFailed", "UpdateCronFederatedHPAFailed"]),
     (
         "distributed_hpa/mod.rs",
@@ -85,6 +87,9 @@ const OTHER_NAMES: [(&str, &str, &[&str]); 6] = [
     ("propagation/src/success.rs", "reason", &["SyncWorkSucceed", "SyncSucceed", "AggregateStatusSucceed"]),
     ("propagation/src/detector/mod.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
     ("propagation/src/policy.rs", "NO_TEMPLATE_MATCHED", &["NoTemplateMatched"]),
+    ("propagation/src/services/claim.rs", "reason", &["ClusterNotFound", "APIIncompatible"]),
+    ("propagation/src/services/mod.rs", "0", &["SyncServiceSucceed", "DispatchEndpointSliceSucceed"]),
+    ("propagation/src/services/mod.rs", "1", &["SyncServiceFailed", "DispatchEndpointSliceFailed"]),
 ];
 
 /// `A / B` with `N / W`, `A, B` with one letter for all.

@@ -14,10 +14,8 @@ use anyhow::Context as _;
 use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate, Shell, engine, env::Shells};
 
 use self::line::Line;
-use crate::{early, print};
+use crate::{early, print, program};
 
-/// Name of the program in completion scripts.
-const PROGRAM: &str = "ironclad";
 /// Variable that is set while a shell asks for candidates.
 const VARIABLE: &str = "IRONCLAD_COMPLETE";
 /// A program of this name is asked by kubectl for the candidates of its plugin `kubectl-ironclad`.
@@ -45,15 +43,17 @@ pub struct Command {
 ///
 /// # Errors
 /// If stdout can't be written to.
-pub fn run(command: &Command) -> anyhow::Result<()> {
-    print::data(&script(command.shell)?)
+pub fn run(command: &Command, called: &str) -> anyhow::Result<()> {
+    // Completion of a plugin is kubectl's.
+    let program = if called.contains(' ') { program::NAME } else { called };
+    print::data(&script(command.shell, program)?)
 }
 
-fn script(shell: Shell) -> anyhow::Result<String> {
+fn script(shell: Shell, program: &str) -> anyhow::Result<String> {
     let shells = Shells::builtins();
     let known = shells.completer(&shell.to_string()).context("there is no script for this shell")?;
     let mut script = Vec::new();
-    known.write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script).context("writing the script")?;
+    known.write_registration(VARIABLE, program, program, program, &mut script).context("writing the script")?;
     String::from_utf8(script).context("writing the script")
 }
 
@@ -85,7 +85,7 @@ pub fn answer(tree: &clap::Command) -> bool {
 /// Candidates in the lines that kubectl reads.
 fn of_plugin(tree: &clap::Command, mut words: Vec<OsString>) -> String {
     if let Some(first) = words.first_mut() {
-        *first = PROGRAM.into();
+        *first = program::NAME.into();
     }
     let last = words.pop();
     let mut words = early::behind(tree, words);
@@ -139,7 +139,7 @@ pub fn source(verb: &str, argument: &str) -> Option<Source> {
         // New clusters.
         ("join", "cluster") | ("sim add", _) => return None,
         ("get", "output") => Source::Formats,
-        ("get" | "promote" | "tree", "resources" | "resource") => Source::Objects,
+        ("get" | "promote" | "rebalance" | "tree", "resources" | "resource") => Source::Objects,
         (verb, "resource") if verb.split(' ').next() == Some("why") => Source::Objects,
         ("why evicted", "names") => Source::Bindings,
         ("logs", "what") => Source::Pods,
@@ -220,8 +220,10 @@ mod tests {
     #[test]
     fn scripts_ask_this_program() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let script = script(shell).unwrap();
-            assert!(script.contains(VARIABLE) && script.contains(PROGRAM), "{shell}: {script}");
+            for program in [program::NAME, "karmadactl"] {
+                let script = script(shell, program).unwrap();
+                assert!(script.contains(VARIABLE) && script.contains(program), "{shell}: {script}");
+            }
         }
     }
 

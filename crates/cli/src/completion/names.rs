@@ -23,9 +23,9 @@ const MEMBER_PATIENCE: Duration = Duration::from_millis(700);
 const NAMES_MAX: u32 = 500;
 
 /// Output formats, those with an argument up to it.
-const FORMATS: [&str; 10] = [
-    "table", "wide", "json", "yaml", "name", "jsonpath=", "jsonpath-as-json=", "jsonpath-file=", "custom-columns=",
-    "custom-columns-file=",
+const FORMATS: [&str; 11] = [
+    "table", "wide", "json", "yaml", "kyaml", "name", "jsonpath=", "jsonpath-as-json=", "jsonpath-file=",
+    "custom-columns=", "custom-columns-file=",
 ];
 
 /// Names for the word that begins like `current`, in order; too many, as they are not compared with it.

@@ -45,7 +45,7 @@ fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value
 }
 
 /// Clusters with their replicas, `member1:2,member2:1`; clusters that are being evicted are marked.
-fn placement(binding: &Value) -> String {
+pub(crate) fn placement(binding: &Value) -> String {
     let mut all: Vec<String> = targets(binding)
         .into_iter()
         .map(|(name, replicas)| if replicas == 0 { name } else { format!("{name}:{replicas}") })

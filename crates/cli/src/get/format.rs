@@ -7,6 +7,7 @@ use ironclad_jsonpath::{Missing, Path, Rules, Template};
 use serde_json::Value;
 
 use crate::{
+    kyaml,
     print::{self, Output},
     report::Misused,
 };
@@ -28,6 +29,8 @@ const PLAIN: [(&str, Output); 5] = [
 pub(super) enum Format {
     /// A format that all verbs have.
     As(Output),
+    /// KYAML.
+    Kyaml,
     /// A template that is filled with the object, or with a List of several.
     Template(Template),
     /// Values that the paths of a template select, as a JSON array.
@@ -44,10 +47,26 @@ pub(super) struct Column {
 }
 
 impl Format {
+    /// Parses the values of `-o` and `--template`, and reads the file that they name.
+    pub(super) fn given(output: &str, template: Option<&str>) -> anyhow::Result<Self> {
+        match template {
+            None => Self::read(output),
+            Some(template) if WITH_ARGUMENT.contains(&output) => Self::read(&format!("{output}={template}")),
+            // As with kubectl it is a Go template then.
+            Some(_) if matches!(output, "table" | "go-template" | "go-template-file") => Self::read("go-template"),
+            Some(_) => Err(misused(format!(
+                "--template is for formats with a template, and -o {output} has none\n  try: -o jsonpath --template='{{.metadata.name}}'"
+            ))),
+        }
+    }
+
     /// Parses the value of `-o`, and reads the file that it names.
-    pub(super) fn read(text: &str) -> anyhow::Result<Self> {
+    fn read(text: &str) -> anyhow::Result<Self> {
         if let Some((_, output)) = PLAIN.into_iter().find(|(name, _)| *name == text) {
             return Ok(Self::As(output));
+        }
+        if text == "kyaml" {
+            return Ok(Self::Kyaml);
         }
         let (kind, argument) = text.split_once('=').unwrap_or((text, ""));
         let file = || fs::read_to_string(argument).with_context(|| format!("reading {argument}"));
@@ -70,7 +89,7 @@ impl Format {
                     .to_owned(),
             )),
             _ => Err(misused(format!(
-                "there is no output format {text:?}\n  try: table, wide, json, yaml, name, jsonpath=…, custom-columns=…"
+                "there is no output format {text:?}\n  try: table, wide, json, yaml, kyaml, name, jsonpath=…, custom-columns=…"
             ))),
         }
     }
@@ -78,6 +97,11 @@ impl Format {
     /// The common output format; `None` for templates and columns.
     pub(super) fn plain(&self) -> Option<Output> {
         if let Self::As(output) = self { Some(*output) } else { None }
+    }
+
+    /// True if templates and columns choose what is printed: they see objects with all that they have.
+    pub(super) fn is_chosen(&self) -> bool {
+        matches!(self, Self::Template(_) | Self::Selected(_) | Self::Columns(_))
     }
 
     /// True if whole objects are printed instead of a table made by the server.
@@ -107,6 +131,7 @@ impl Format {
                 Ok(serde_json::to_string_pretty(&values).context("writing JSON")? + "\n")
             }
             Self::As(output) => print::objects(*output, &whole),
+            Self::Kyaml => Ok(whole.iter().map(kyaml::document).collect()),
             Self::Columns(_) => Ok(String::new()),
         }
     }
@@ -232,6 +257,26 @@ db     <none>         <none>   <none>   <none>
         assert_eq!(error_of(text, objects(), false), want);
         let bare = Format::read("custom-columns=N:.metadata.name").unwrap().text(objects(), false, false).unwrap();
         assert_eq!(bare, "web\ndb\n");
+    }
+
+    #[test]
+    fn templates_may_have_a_flag_of_their_own() {
+        let given = |output: &str| {
+            let format = Format::given(output, Some("{.metadata.name}"));
+            format
+                .and_then(|format| format.text(objects()[..1].to_vec(), true, true))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(given("jsonpath"), Ok("web".to_owned()));
+        for (output, want) in [
+            ("table", "Go templates are not supported"),
+            ("go-template", "Go templates are not supported"),
+            ("yaml", "--template is for formats with a template, and -o yaml has none"),
+            ("jsonpath={.a}", "--template is for formats with a template, and -o jsonpath={.a} has none"),
+        ] {
+            assert!(given(output).unwrap_err().starts_with(want), "{output}");
+        }
+        assert_eq!(error_of("kyaml", vec![json!({"kind": "K"})], true), "---\n{\n  kind: \"K\",\n}\n");
     }
 
     #[test]

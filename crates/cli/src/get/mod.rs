@@ -1,13 +1,14 @@
 //! `ironclad get`: objects of the control plane and of its members, as tables or whole (specification/operations.md
 //! 2.7).
 
-mod columns;
+pub(crate) mod columns;
 mod format;
 mod order;
 mod table;
+mod wanted;
 mod watch;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use ironclad_jsonpath::Path;
@@ -31,6 +32,7 @@ use crate::{
 };
 use format::Format;
 use table::Table;
+use wanted::{Wanted, expanded, of_manifests};
 
 /// Scope of a query.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,11 +59,19 @@ pub enum Scope {
   ironclad get deploy -s all -o custom-columns=NAME:.metadata.name,READY:.status.readyReplicas
   ironclad get rb -A -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'
   ironclad get pods -C member1 --via=proxy -L app --sort-by .spec.nodeName
+  ironclad get -f web.yaml -s all
+  ironclad get --raw /version -C member1
   ironclad get evictions -w")]
 pub struct Command {
     /// TYPE [NAME…], TYPE,TYPE or TYPE/NAME…
-    #[arg(value_name = "TYPE", required = true)]
+    #[arg(value_name = "TYPE", required_unless_present_any = ["filename", "raw"])]
     pub resources: Vec<String>,
+    /// The objects that these manifests name; - for stdin
+    #[arg(short, long, value_name = "FILES", conflicts_with_all = ["resources", "selector", "field_selector", "all_namespaces"])]
+    pub filename: Vec<PathBuf>,
+    /// Print the answer to a request for this path, of one member with -C
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["resources", "filename", "watch", "watch_only"])]
+    pub raw: Option<String>,
     /// Namespace [default: the context's]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
@@ -74,10 +84,13 @@ pub struct Command {
     /// Only objects with these fields
     #[arg(long, value_name = "SELECTOR")]
     pub field_selector: Option<String>,
-    /// Output format: table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE, jsonpath-as-json=TEMPLATE,
-    /// custom-columns=HEADING:PATH,…, custom-columns-file=FILE
+    /// Output format: table, wide, json, yaml, kyaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE,
+    /// jsonpath-as-json=TEMPLATE, custom-columns=HEADING:PATH,…, custom-columns-file=FILE
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub output: String,
+    /// Template of -o jsonpath and of the other formats that have one
+    #[arg(long, value_name = "TEMPLATE")]
+    pub template: Option<String>,
     /// Scope of the query [default: karmada; members with -C]
     #[arg(short = 's', long, value_enum, value_name = "SCOPE")]
     pub operation_scope: Option<Scope>,
@@ -111,6 +124,9 @@ pub struct Command {
     /// Keep the managed fields of objects in JSON and YAML
     #[arg(long)]
     pub show_managed_fields: bool,
+    /// Number of objects of one answer; 0 for all
+    #[arg(long, default_value_t = 500, value_name = "NUMBER")]
+    pub chunk_size: u32,
     /// Exit with 0 if a named object does not exist
     #[arg(long)]
     pub ignore_not_found: bool,
@@ -181,12 +197,18 @@ fn is_of_evictions(command: &Command) -> Result<bool, Misused> {
 /// # Errors
 /// If a type or a named object does not exist, or the control plane or all members do not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let format = Format::read(&command.output)?;
+    if let Some(path) = &command.raw {
+        return raw(command, path).await;
+    }
+    let format = Format::given(&command.output, command.template.as_deref())?;
     let order = command.sort_by.as_deref().map(|text| {
         Path::relaxed(text).map(|path| (path, text)).map_err(|error| Misused(format!("--sort-by {text}: {error}")))
     });
     let order = order.transpose()?;
-    let wanted = arguments(&command.resources)?;
+    let wanted = match command.filename.is_empty() {
+        true => arguments(&command.resources)?.into_iter().map(Wanted::from).collect(),
+        false => of_manifests(&command.filename)?,
+    };
     let scope = scope(command, &wanted)?;
     let is_of_evictions = is_of_evictions(command)?;
     let client = command.plane.client().await?;
@@ -216,9 +238,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let mut silent = Silent::default();
     let (mut objects, mut tables, mut errors, mut is_namespaced) = (Vec::new(), Vec::new(), Vec::new(), false);
     let mut not_found = 0;
-    let wanted: Vec<_> = wanted.into_iter().flat_map(|(word, names)| expanded(&known, word, names)).collect();
-    for (word, names) in &wanted {
-        let query = Query { word, names, namespace: &namespace, command, format: &format, scope };
+    let wanted: Vec<_> = wanted.into_iter().flat_map(|wanted| expanded(&known, wanted)).collect();
+    for Wanted { word, names, namespace: of_manifest } in &wanted {
+        let namespace = of_manifest.as_ref().unwrap_or(&namespace);
+        let query = Query { word, names, namespace, command, format: &format, scope };
         if command.watch_only {
             return watch::run(plane, &members, &known, Vec::new(), &query, clock).await;
         }
@@ -276,9 +299,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         print::out(&format!("{before}{text}"))?;
     }
     if format.is_objects() {
-        let single = wanted.len() == 1 && wanted[0].1.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
+        let single =
+            wanted.len() == 1 && wanted[0].names.len() == 1 && members.len() + usize::from(plane.is_some()) == 1;
         // Templates see whole objects, as kubectl's do.
-        let keeps = command.show_managed_fields || !format.plain().is_some_and(Output::is_objects);
+        let keeps = command.show_managed_fields || format.is_chosen();
         // Several objects of which none exists are an empty List, as with kubectl.
         let is_one_missing = single && not_found > 0;
         let is_empty_list = !command.ignore_not_found && !is_one_missing && errors.len() == not_found;
@@ -298,8 +322,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 }
 
 /// The scope of the query, if its flags make sense together. The refusals are kubectl's.
-fn scope(command: &Command, wanted: &[(String, Vec<String>)]) -> Result<Scope, Misused> {
-    let named = wanted.iter().any(|(_, names)| !names.is_empty());
+fn scope(command: &Command, wanted: &[Wanted]) -> Result<Scope, Misused> {
+    let named = wanted.iter().any(|wanted| !wanted.names.is_empty());
     let watches = command.watch || command.watch_only;
     let refusals = [
         (command.output_watch_events && !watches, "--output-watch-events needs --watch\n  try: -w".to_owned()),
@@ -328,13 +352,24 @@ fn scope(command: &Command, wanted: &[(String, Vec<String>)]) -> Result<Scope, M
     Ok(command.operation_scope.unwrap_or(default))
 }
 
-/// The types of a category, such as `all`; any other word by itself.
-fn expanded(known: &Resources, word: String, names: Vec<String>) -> Vec<(String, Vec<String>)> {
-    let of_category = known.category(&word);
-    if !names.is_empty() || of_category.is_empty() || known.find(&word).is_ok() {
-        return vec![(word, names)];
-    }
-    of_category.into_iter().map(|word| (word, Vec::new())).collect()
+/// Prints the answer to one request.
+async fn raw(command: &Command, path: &str) -> anyhow::Result<()> {
+    let request = http::Request::get(path).body(Vec::new()).ok().filter(|_| path.starts_with('/'));
+    let request = request.ok_or_else(|| {
+        Misused(format!("--raw {path:?} is not the path of a request\n  try: --raw /api/v1/namespaces/default/pods"))
+    })?;
+    let plane = command.plane.client().await?;
+    let client = match command.clusters.as_slice() {
+        [] if matches!(command.operation_scope, None | Some(Scope::Karmada)) => plane,
+        [_] => {
+            let clusters = members::clusters(&plane, &command.clusters).await?;
+            let members = members::connect(&plane, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
+            let member = members.first().context("the cluster was found")?;
+            member.client().map_err(|why| anyhow!("cluster {} is not reached\n  because {why}", member.name))?
+        }
+        _ => return Err(Misused("--raw asks one server\n  try: -C CLUSTER".to_owned()).into()),
+    };
+    print::data(&client.request_text(request).await?)
 }
 
 /// Answers of servers, `None` from a server that does not serve the type; the control plane has no name.
@@ -387,7 +422,8 @@ async fn list(client: &Client, query: &Query<'_>, resource: &Resource) -> Result
     let path = path(query, resource);
     let mut table = Table::default();
     if query.names.is_empty() {
-        let mut parameters = ListParams { limit: Some(500), ..ListParams::default() };
+        let mut parameters =
+            ListParams { limit: Some(query.command.chunk_size).filter(|size| *size > 0), ..ListParams::default() };
         parameters.label_selector.clone_from(&query.command.selector);
         parameters.field_selector.clone_from(&query.command.field_selector);
         loop {

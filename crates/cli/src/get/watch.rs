@@ -105,7 +105,7 @@ fn uid(row: &Row) -> String {
 
 /// Prints the objects that exist when the watch begins.
 pub(super) fn begin(table: &Table, resource: &Resource, query: &Query<'_>) -> anyhow::Result<()> {
-    if table.rows.is_empty() && query.format.plain().is_none_or(Output::is_objects) {
+    if table.rows.is_empty() && query.format.is_objects() {
         return Ok(());
     }
     show(table, resource, query, "ADDED", !query.command.no_headers)
@@ -302,7 +302,7 @@ fn show(
         return query.format.print(&query.format.text(objects, false, headings)?);
     }
     for row in &table.rows {
-        let object = shown(row.object.clone(), query.command.show_managed_fields || query.format.plain().is_none());
+        let object = shown(row.object.clone(), query.command.show_managed_fields || query.format.is_chosen());
         let object = match events {
             true => json!({"type": happened, "object": object}),
             false => object,

@@ -68,7 +68,7 @@ pub struct Command {
     #[arg(long)]
     pub trace: bool,
     /// Output format of the results [default: a YAML document each]
-    #[arg(short, long, value_enum)]
+    #[arg(short, long, value_parser = Output::without(&[Output::Wide, Output::Name]), value_name = "FORMAT")]
     pub output: Option<Output>,
 }
 

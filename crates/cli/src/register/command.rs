@@ -70,7 +70,7 @@ pub struct Command {
     /// Namespace of the agent
     #[arg(short, long, value_name = "NAME", default_value = ironclad_api::namespaces::SYSTEM)]
     pub namespace: String,
-    /// Image with this program, which the member's nodes have or can pull
+    /// Image of this program that the member's nodes have or can pull
     #[arg(long, alias = "image", value_name = "IMAGE", default_value = concat!("ironclad:v", env!("CARGO_PKG_VERSION")))]
     pub karmada_agent_image: String,
     /// Number of Pods of the agent, one of which works
@@ -88,7 +88,7 @@ pub struct Command {
     /// Print what would be written, without writing it; with `server` the member validates it
     #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
     pub dry_run: DryRun,
-    /// Print the agent's objects with its credentials, which are secret, and write nothing to the member
+    /// Print the agent's objects with its credentials, which are secret, and write nothing
     #[arg(long)]
     pub print_manifests: bool,
     /// Output format of --print-manifests

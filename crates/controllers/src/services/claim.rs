@@ -1,4 +1,5 @@
-//! The MultiClusterService controller: the Service, its binding and the markers of providers (specification/mcs.md 2.1).
+//! The MultiClusterService controller: the Service, its binding and the markers of providers (specification/mcs.md
+//! 2.1).
 
 use std::sync::Arc;
 

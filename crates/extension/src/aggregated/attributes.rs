@@ -9,6 +9,7 @@ pub(crate) fn verb(method: &str, attributes: Option<&Attributes>) -> String {
         // `.../pods/*/metric`, too: it names an object `*`, as a kube-apiserver reads it.
         (_, "GET" | "HEAD") => "get".to_owned(),
         (Some(of), "OPTIONS") if of.subresource == "proxy" => "get".to_owned(),
+        (Some(of), "DELETE") if of.name.is_empty() => "deletecollection".to_owned(),
         (_, "POST") => "create".to_owned(),
         (_, "PUT") => "update".to_owned(),
         (_, method) => method.to_lowercase(),
@@ -53,6 +54,31 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn verbs() {
+        const ALL: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+        for (method, below, want) in [
+            ("GET", "", "list"),
+            ("HEAD", "", "list"),
+            ("GET", "/m1", "get"),
+            ("HEAD", "/m1", "get"),
+            ("GET", "/m1/status", "get"),
+            ("POST", "", "create"),
+            ("PUT", "/m1", "update"),
+            ("PATCH", "/m1", "patch"),
+            ("DELETE", "/m1", "delete"),
+            ("DELETE", "", "deletecollection"),
+            ("GET", "/m1/proxy/api/v1/pods", "get"),
+            ("POST", "/m1/proxy/api/v1/pods", "create"),
+            ("DELETE", "/m1/proxy/api/v1/pods", "delete"),
+            ("OPTIONS", "/m1/proxy", "get"),
+            ("OPTIONS", "/m1", "options"),
+        ] {
+            assert_eq!(verb(method, Attributes::of(&format!("{ALL}{below}")).as_ref()), want, "{method} {below}");
+        }
+        assert_eq!(verb("GET", Attributes::of("/apis/metrics.k8s.io/v1beta1").as_ref()), "get", "discovery");
+    }
 
     #[test]
     fn attributes() {

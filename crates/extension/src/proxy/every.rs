@@ -6,6 +6,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use ironclad_api::annotations::CACHED_FROM_CLUSTER;
 use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::{
@@ -38,7 +39,7 @@ impl ClusterProxy {
             return Err(ApiError::method_not_allowed());
         }
         let query = request.uri().query().map_or_else(String::new, |query| format!("?{query}"));
-        if query.contains("watch=") || query.contains("follow=") {
+        if request.uri().query().is_some_and(is_endless) {
             return Err(ApiError::bad_request("all clusters are read once: name one cluster to watch it"));
         }
         let path = format!("{}{query}", address.path);
@@ -86,6 +87,17 @@ impl ClusterProxy {
         let body = body.map_err(|error| unreached(name, &error.to_string()))?.to_bytes();
         Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
+}
+
+/// True if a query asks for an answer without an end. As an API server reads them, all values but `false` and `0` are
+/// true.
+fn is_endless(query: &str) -> bool {
+    let asked = query.split('&').map(|part| part.split_once('=').unwrap_or((part, "")));
+    asked.into_iter().any(|(name, value)| {
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        let value = percent_decode_str(value).decode_utf8_lossy();
+        ["watch", "follow"].contains(&&*name) && !value.eq_ignore_ascii_case("false") && value != "0"
+    })
 }
 
 /// The most headers `Warning` of an answer.
@@ -156,6 +168,25 @@ fn merge(answers: Vec<Answered>) -> Result<Merged, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_without_an_end_are_recognized_by_the_query() {
+        for (query, want) in [
+            ("watch=true", true),
+            ("limit=1&watch=1", true),
+            ("watch", true),
+            ("watch=", true),
+            ("%77atch=true", true),
+            ("tailLines=1&follow=true", true),
+            ("watch=false", false),
+            ("watch=0&follow=False", false),
+            ("labelSelector=watch%3Dtrue", false),
+            ("timeoutSeconds=5", false),
+            ("", false),
+        ] {
+            assert_eq!(is_endless(query), want, "{query}");
+        }
+    }
 
     fn ok(name: &str, body: Value) -> Answered {
         (name.to_owned(), Ok((StatusCode::OK, body)))

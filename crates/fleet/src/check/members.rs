@@ -28,6 +28,11 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
             }
             let (namespace, name) =
                 (value("annotations", annotations::WORK_NAMESPACE), value("annotations", annotations::WORK_NAME));
+            // Controllers of the member give what they make the labels of its owner, as EndpointSlices get a Service's.
+            let is_controlled = object.pointer("/metadata/ownerReferences/0/controller") == Some(&Value::Bool(true));
+            if namespace.is_empty() && name.is_empty() && is_controlled {
+                continue;
+            }
             let of = names::cluster_of_execution_namespace(namespace).unwrap_or_default();
             let work = WorkKey { cluster: of.into(), name: name.into() };
             match world.works.get(&work).filter(|_| work.cluster == *cluster) {

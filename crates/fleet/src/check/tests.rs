@@ -187,7 +187,7 @@ fn what_can_be_wrong_with_taints_health_and_tasks() {
     }
 }
 
-const ROWS: [Row; 33] = [
+const ROWS: [Row; 34] = [
     (
         "two claims",
         |w| {
@@ -455,6 +455,17 @@ const ROWS: [Row; 33] = [
             w.insert_member("m1".into(), left);
         },
         &["Deployment shop/old in cluster m1 is marked as ours, but its Work karmada-es-m1/old-1 does not exist"],
+    ),
+    (
+        "what a controller of the member made with the labels of its owner",
+        |w| {
+            let labels = json!({"karmada.io/managed": "true", "work.karmada.io/permanent-id": "w-m1"});
+            let owner = json!([{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "u", "controller": true}]);
+            let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {
+                "namespace": "shop", "name": "web-x", "labels": labels, "ownerReferences": owner}});
+            w.insert_member("m1".into(), slice);
+        },
+        &[],
     ),
     (
         "an object of another Work",

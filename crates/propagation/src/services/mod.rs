@@ -1,4 +1,4 @@
-//! Decisions on services over clusters (specification/mcs.md): MultiClusterService, and ServiceExport with ServiceImport.
+//! Decisions on services over clusters (specification/mcs.md): MultiClusterService, ServiceExport and ServiceImport.
 //!
 //! Both go one way. EndpointSlices of exported Services are collected from members into Works that only report
 //! ([`collect`]). [`dispatch`] copies those of a MultiClusterService to its consumers, [`imported`] those of a

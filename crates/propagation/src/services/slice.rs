@@ -40,7 +40,7 @@ fn is_users(label: &str) -> bool {
         .any(|theirs| domain == *theirs || domain.strip_suffix(theirs).is_some_and(|d| d.ends_with('.')))
 }
 
-/// The part of a slice of a member that other clusters can use: its ports, the addresses with their state, hostname and zone,
+/// The part of a slice of a member that other clusters can use: ports, and addresses with state, hostname and zone,
 /// the mark of a headless Service, and labels of users.
 #[must_use]
 pub fn portable(slice: &Value) -> Value {

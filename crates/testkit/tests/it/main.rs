@@ -69,12 +69,13 @@ mod proxy_up;
 mod pull_sim;
 mod pull_up;
 mod real_env;
+mod services_sim;
 mod settings_real;
 mod shown;
-mod services_sim;
 mod sim_up;
 mod taints_sim;
 mod tenant;
+mod verbs_up;
 mod without_effect_sim;
 
 /// As in Ironclad: thousands of worlds are created and dropped.

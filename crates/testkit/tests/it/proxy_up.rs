@@ -262,9 +262,6 @@ async fn run_serves_the_proxy_on_a_listener_of_its_own() -> anyhow::Result<()> {
     until("jane is let through to the member", DEADLINE, async || proxied.run(asked).await).await?;
     let who = ["auth", "whoami", "--as", "jane", "-o", "jsonpath={.status.userInfo.username}"];
     ensure!(proxied.run(who).await? == "jane");
-    // Over WebSocket, as kubectl does, and over SPDY alone, as older clients do.
-    world.ports_are_forwarded(&pod, "true").await?;
-    world.ports_are_forwarded(&pod, "false").await?;
     // A watch streams.
     drop(proxied.start(["get", "pods", "-A", "--as", "jane", "--watch"]).await?);
     let refused = proxied.output(["get", "pods", "-A", "--as", "joe"], "").await?;

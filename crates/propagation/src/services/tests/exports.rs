@@ -14,12 +14,16 @@ fn exported_slices_are_imported_into_the_control_plane() {
     let [imported::Effect::Create(slice)] = effects.as_slice() else { panic!("{effects:?}") };
     assert_eq!(slice["metadata"]["name"], "imported-m1-web-x");
     let slice = Arc::new(slice.clone());
-    assert_eq!(run(&works, &[slice.clone()], &none), []);
+    assert_eq!(run(&works, std::slice::from_ref(&slice), &none), []);
     let moved = [collected("m1", "web-x", &["10.0.0.9"])];
-    assert!(matches!(run(&moved, &[slice.clone()], &none).as_slice(), [imported::Effect::Patch { .. }]));
+    assert!(matches!(run(&moved, std::slice::from_ref(&slice), &none).as_slice(), [imported::Effect::Patch { .. }]));
     let gone = [imported::Effect::Delete { name: "imported-m1-web-x".into() }];
-    assert_eq!(run(&[], &[slice.clone()], &none), gone);
-    assert_eq!(run(&works, &[slice.clone()], &[ClusterName::from("m1")].into()), gone, "the cluster leaves");
+    assert_eq!(run(&[], std::slice::from_ref(&slice), &none), gone);
+    assert_eq!(
+        run(&works, std::slice::from_ref(&slice), &[ClusterName::from("m1")].into()),
+        gone,
+        "the cluster leaves"
+    );
     let other = patched(&*slice, &json!({"metadata": {"annotations": {EXPORTED_SERVICE_NAME: "other"}}}));
     assert_eq!(run(&[], &[Arc::new(other)], &none), [], "of another export");
 }

@@ -1,0 +1,147 @@
+//! Policies that verbs make: one for each template, which it names (specification/operations.md 2.10, 2.13).
+
+use ironclad_api::names;
+use ironclad_fleet::Gvk;
+use serde_json::{Value, json};
+
+use crate::skipped_resources::Skipped;
+
+/// A policy that selects this template alone, with this placement. Its name is that of every verb for the template,
+/// so that to make it again changes the same policy.
+#[must_use]
+pub fn of(template: &Value, placement: &Value, name: Option<&str>) -> Value {
+    let text = |pointer: &str| template.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, of) = (text("/metadata/namespace"), text("/metadata/name"));
+    let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
+    let gvk = names::gvk_text(group, version, text("/kind"));
+    let name = name.map_or_else(|| names::policy_name(namespace, of, &gvk), str::to_owned);
+    let mut selector = json!({"apiVersion": text("/apiVersion"), "kind": text("/kind"), "name": of});
+    let mut metadata = json!({"name": name});
+    let kind = match namespace {
+        "" => "ClusterPropagationPolicy",
+        namespace => {
+            selector["namespace"] = json!(namespace);
+            metadata["namespace"] = json!(namespace);
+            "PropagationPolicy"
+        }
+    };
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": kind, "metadata": metadata,
+        "spec": {"resourceSelectors": [selector], "placement": placement},
+    })
+}
+
+/// The policy that keeps a promoted template in its cluster, and the object there when the template is deleted.
+#[must_use]
+pub fn of_promoted(template: &Value, cluster: &str, name: Option<&str>) -> Value {
+    let mut policy = of(template, &json!({"clusterAffinity": {"clusterNames": [cluster]}}), name);
+    policy["spec"]["conflictResolution"] = json!("Overwrite");
+    policy["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    policy
+}
+
+/// Manifests with a policy before each, which propagates it to these clusters; none named means all.
+#[derive(Debug, Default, PartialEq)]
+pub struct WithPolicies {
+    /// Everything to apply, in order. A policy has the labels of its template, so that selectors of labels find
+    /// both.
+    pub manifests: Vec<Value>,
+    /// `kind/name` of those that no policy propagates: they are for the control plane alone.
+    pub of_plane: Vec<String>,
+}
+
+/// Adds the policies. Namespaces get none: every cluster has them anyway.
+#[must_use]
+pub fn of_manifests(manifests: Vec<Value>, clusters: &[String]) -> WithPolicies {
+    let skipped = Skipped::default();
+    let affinity = if clusters.is_empty() { json!({}) } else { json!({"clusterNames": clusters}) };
+    let placement = json!({"clusterAffinity": affinity});
+    let mut all = WithPolicies::default();
+    for manifest in manifests {
+        let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
+        let gvk = Gvk::from_manifest(text("/apiVersion"), kind);
+        if skipped.skips_kind(&gvk) || skipped.skips_object(&gvk, text("/metadata/namespace"), name) {
+            all.of_plane.push(format!("{}/{name}", kind.to_ascii_lowercase()));
+        } else if !(gvk.group.is_empty() && kind == "Namespace") {
+            let mut policy = of(&manifest, &placement, None);
+            if let Some(labels) = manifest.pointer("/metadata/labels").filter(|labels| labels.is_object()) {
+                policy["metadata"]["labels"] = labels.clone();
+            }
+            all.manifests.push(policy);
+        }
+        all.manifests.push(manifest);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_names_the_object_and_its_cluster() {
+        let namespaced =
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}});
+        let got = of_promoted(&namespaced, "m1", None);
+        let name = names::policy_name("shop", "web", &names::gvk_text("apps", "v1", "Deployment"));
+        assert_eq!(got["kind"], json!("PropagationPolicy"));
+        assert_eq!(got["metadata"], json!({"name": name, "namespace": "shop"}));
+        assert_eq!(
+            got["spec"],
+            json!({
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "shop"}],
+                "placement": {"clusterAffinity": {"clusterNames": ["m1"]}},
+                "conflictResolution": "Overwrite", "preserveResourcesOnDeletion": true,
+            })
+        );
+        let wide =
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
+        let got = of_promoted(&wide, "m1", Some("p"));
+        assert_eq!((&got["kind"], &got["metadata"]), (&json!("ClusterPropagationPolicy"), &json!({"name": "p"})));
+    }
+
+    #[test]
+    fn a_policy_stands_before_each_manifest_that_can_be_propagated() {
+        let object = |api_version: &str, kind: &str, namespace: &str, name: &str| {
+            let mut metadata = json!({"name": name});
+            if !namespace.is_empty() {
+                metadata["namespace"] = json!(namespace);
+            }
+            json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+        };
+        for (name, manifest, policy, is_of_plane) in [
+            ("a workload", object("apps/v1", "Deployment", "shop", "web"), Some("PropagationPolicy"), false),
+            (
+                "a ClusterRole",
+                object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "r"),
+                Some("ClusterPropagationPolicy"),
+                false,
+            ),
+            (
+                "a definition",
+                object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "d"),
+                Some("ClusterPropagationPolicy"),
+                false,
+            ),
+            ("a Namespace", object("v1", "Namespace", "", "shop"), None, false),
+            ("a policy", object("policy.karmada.io/v1alpha1", "OverridePolicy", "shop", "o"), None, true),
+            ("one of the system", object("v1", "ConfigMap", "kube-system", "c"), None, true),
+            ("one that each cluster makes", object("v1", "ServiceAccount", "shop", "default"), None, true),
+        ] {
+            let got = of_manifests(vec![manifest.clone()], &["m1".to_owned()]);
+            let kinds: Vec<_> = got.manifests.iter().map(|one| one["kind"].as_str().unwrap()).collect();
+            let want: Vec<_> = policy.into_iter().chain([manifest["kind"].as_str().unwrap()]).collect();
+            assert_eq!((kinds, got.of_plane.len()), (want, usize::from(is_of_plane)), "{name}");
+        }
+        let mut labelled = object("v1", "ConfigMap", "shop", "c");
+        labelled["metadata"]["labels"] = json!({"app": "web"});
+        let got = of_manifests(vec![labelled.clone()], &[]);
+        assert_eq!(got.manifests[0]["spec"]["placement"], json!({"clusterAffinity": {}}), "all clusters");
+        assert_eq!(got.manifests[0]["metadata"]["labels"], json!({"app": "web"}));
+        assert_eq!(got.manifests[1], labelled, "the manifest is as it was");
+        let some = of_manifests(vec![labelled], &["m1".to_owned(), "m2".to_owned()]);
+        assert_eq!(some.manifests[0]["metadata"]["name"], got.manifests[0]["metadata"]["name"]);
+        assert_eq!(some.manifests[0]["spec"]["placement"], json!({"clusterAffinity": {"clusterNames": ["m1", "m2"]}}));
+    }
+}

@@ -1,0 +1,210 @@
+//! Verbs that write templates and reschedule them, against `ironclad up`.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use ironclad_testkit::{
+    binary::{Daemon, binary, free_port},
+    real::{Binaries, Kubectl, until},
+};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use crate::propagation_up::kubectl;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const SHOP: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: "i:1"}]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: shopkeeper}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+"#;
+
+struct World {
+    daemon: Daemon,
+    dir: tempfile::TempDir,
+    binaries: Binaries,
+    data: PathBuf,
+    plane: Kubectl,
+}
+
+/// End of a verb.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ended {
+    fn success(self) -> anyhow::Result<String> {
+        ensure!(self.code == Some(0), "{self:?}");
+        Ok(self.stdout)
+    }
+}
+
+impl World {
+    async fn start() -> anyhow::Result<Option<Self>> {
+        let Some(binaries) = Binaries::find_or_skip()? else { return Ok(None) };
+        let dir = tempfile::tempdir()?;
+        let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
+        let path = data.display().to_string();
+        let arguments =
+            ["up", "--data-dir", &path, "--listen", &listen, "--clusters", "2", "--metrics-bind-address", "0"];
+        let daemon = Daemon::start(arguments).await?;
+        let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
+        Ok(Some(Self { daemon, dir, binaries, data, plane }))
+    }
+
+    fn member(&self, name: &str) -> anyhow::Result<Kubectl> {
+        kubectl(&self.binaries, &self.data, name, self.dir.path())
+    }
+
+    /// Runs a verb with this text on stdin; it finds kubectl on PATH.
+    async fn verb(&self, line: &str, stdin: &str) -> anyhow::Result<Ended> {
+        let kubectl = self.binaries.program("kubectl");
+        let mut command = Command::new(binary()?);
+        command.args(line.split_whitespace()).env("PATH", kubectl.parent().context("kubectl is in a folder")?);
+        command.env("KUBECONFIG", self.data.join("kubeconfig"));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut pipe = child.stdin.take().context("stdin is a pipe")?;
+        let _ = pipe.write_all(stdin.as_bytes()).await;
+        drop(pipe);
+        let output = child.wait_with_output().await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
+    }
+}
+
+#[tokio::test]
+async fn manifests_are_applied_and_propagated() -> anyhow::Result<()> {
+    let Some(world) = World::start().await? else { return Ok(()) };
+    let unknown = world.verb("apply -f - -C member1,member9", SHOP).await?;
+    ensure!(unknown.code == Some(1) && unknown.stderr.contains("cluster member9 does not exist"), "{unknown:?}");
+    let dry = world.verb("apply -f - -n shop -C member1 --dry-run", SHOP).await?.success()?;
+    ensure!(dry.matches("created (dry run)").count() == 5, "{dry}");
+    ensure!(!world.plane.run(["get", "namespaces", "-o", "name"]).await?.contains("shop"), "nothing was made");
+
+    let done = world.verb("apply -f - -n shop -C member1", SHOP).await?.success()?;
+    let lines: Vec<&str> = done.lines().collect();
+    let want = [
+        "namespace/shop created",
+        "propagationpolicy.policy.karmada.io/web-",
+        "deployment.apps/web created",
+        "clusterpropagationpolicy.policy.karmada.io/shopkeeper-",
+        "clusterrole.rbac.authorization.k8s.io/shopkeeper created",
+    ];
+    ensure!(lines.len() == want.len() && lines.iter().zip(want).all(|(line, want)| line.starts_with(want)), "{done}");
+    let names = async |member: &Kubectl| {
+        let roles = member.run(["get", "clusterrole", "shopkeeper", "--ignore-not-found", "-o", "name"]).await?;
+        let workloads = member.run(["get", "deploy", "-n", "shop", "-o", "name"]).await?;
+        anyhow::Ok(roles + &workloads)
+    };
+    let all = "clusterrole.rbac.authorization.k8s.io/shopkeeper\ndeployment.apps/web\n";
+    let (first, second) = (world.member("member1")?, world.member("member2")?);
+    let reached = async |what: &str, member: &Kubectl| {
+        until(what, DEADLINE, async || {
+            let names = names(member).await?;
+            ensure!(names == all, "{names}");
+            Ok(())
+        })
+        .await
+    };
+    reached("member1 has all", &first).await?;
+    ensure!(names(&second).await?.is_empty(), "member2 was not named");
+
+    // The same policies change, and a manifest of the control plane alone has none.
+    let policy = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: OverridePolicy\nmetadata: {name: o}\n\
+                  spec: {overrideRules: [{overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]}\n";
+    let again = world.verb("apply -f - -n shop --all-clusters", &format!("{SHOP}{policy}")).await?;
+    ensure!(again.stderr.contains("overridepolicy/o is applied to the control plane alone"), "{again:?}");
+    let again = again.success()?;
+    ensure!(
+        again.matches(" configured").count() == 2 && again.contains("overridepolicy.policy.karmada.io/o created"),
+        "{again}"
+    );
+    reached("member2 has all", &second).await?;
+    let plain = world.verb("apply -f - -n shop", SHOP).await?.success()?;
+    ensure!(plain.matches(" unchanged").count() == 3 && !plain.contains("policy"), "{plain}");
+    let wrong = world.verb("apply -f - -n shop --all-clusters", "apiVersion: apps/v1\nkind: [Deployment").await?;
+    ensure!(wrong.code == Some(1) && wrong.stderr.contains("error parsing"), "{wrong:?}");
+    world.daemon.stop().await
+}
+
+#[tokio::test]
+async fn workloads_are_scheduled_anew() -> anyhow::Result<()> {
+    let Some(world) = World::start().await? else { return Ok(()) };
+    let policy = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadata: {name: web}\nspec:\n  \
+                  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]\n  placement:\n    \
+                  replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted}\n";
+    world.verb("cordon member2", "").await?.success()?;
+    world.verb("apply -f - -n shop", &format!("{SHOP}{policy}")).await?.success()?;
+    until("member1 has all replicas", DEADLINE, async || {
+        let placed = world.verb("get rb web-deployment -n shop -o wide", "").await?.success()?;
+        ensure!(placed.contains("member1:4 ") && placed.contains("1/1 healthy"), "{placed}");
+        Ok(())
+    })
+    .await?;
+    world.verb("uncordon member2", "").await?.success()?;
+    let dry = world.verb("rebalance deploy/web -n shop --dry-run=server", "").await?.success()?;
+    ensure!(dry.contains("created (server dry run)") && dry.contains("deployment/web   member1:4"), "{dry}");
+    ensure!(world.plane.run(["get", "workloadrebalancers", "-o", "name"]).await?.is_empty(), "nothing was made");
+    // The second of the last scheduling counts as later.
+    let moved = world.verb("rebalance deploy -l app=web -n shop", "").await?.success()?;
+    ensure!(moved.contains("workloadrebalancer.apps.karmada.io/rebalance-"), "{moved}");
+    let row = moved.lines().last().unwrap_or_default();
+    ensure!(row.starts_with("deployment/web   member1:4   member1:2,member2:2") && row.ends_with("moved"), "{moved}");
+    let again = world.verb("rebalance deploy/web -n shop -o name", "").await?.success()?;
+    let made = world.plane.run(["get", "workloadrebalancers", "-o", "name"]).await?;
+    ensure!(made.lines().count() == 2 && made.contains(again.trim()), "{again} {made}");
+    for (line, code, want) in [
+        ("rebalance clusterrole/shopkeeper", 1, "it has no binding"),
+        ("rebalance deploy/nope -n shop", 1, "deploy nope does not exist"),
+        ("rebalance deploy -n shop", 2, "deploy without a name"),
+        ("rebalance deploy/web -l app=web", 2, "deploy has names"),
+        ("rebalance rb/web-deployment -n shop", 2, "try: ironclad rebalance deployment/web -n shop"),
+    ] {
+        let refused = world.verb(line, "").await?;
+        ensure!(refused.code == Some(code) && refused.stderr.contains(want), "{line}: {refused:?}");
+    }
+    world.daemon.stop().await
+}
+
+#[tokio::test]
+async fn links_with_karmadactls_names_help_under_these_names() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    for (file, called) in
+        [("kubectl-karmada", "kubectl karmada"), ("kubectl-ironclad", "kubectl ironclad"), ("karmadactl", "karmadactl")]
+    {
+        let link = dir.path().join(file);
+        std::os::unix::fs::symlink(binary()?, &link)?;
+        let run = async |words: &[&str]| {
+            let output = Command::new(&link).args(words).env("KUBECONFIG", dir.path().join("none")).output().await?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            anyhow::Ok((output.status.code(), text(&output.stdout), text(&output.stderr)))
+        };
+        let (code, help, _) = run(&["get", "-h"]).await?;
+        ensure!(code == Some(0) && help.contains(&format!("Usage: {called} get ")), "{help}");
+        ensure!(
+            help.contains(&format!("  {called} get clusters -o wide")) && !help.contains("  ironclad get"),
+            "{help}"
+        );
+        let (code, _, error) = run(&["get", "evictions/web"]).await?;
+        ensure!(code == Some(2) && error.contains(&format!("try: {called} why evicted web")), "{error}");
+    }
+    Ok(())
+}

@@ -139,6 +139,7 @@ impl Server {
     /// The store's content can't be read.
     pub fn announce_subresource(&self, connects: &'static Connects) -> Result<(), ApiError> {
         self.state.registry.connect(connects);
+        self.state.definitions.lock().clear();
         lifecycle::refresh_registry(&self.state)
     }
 

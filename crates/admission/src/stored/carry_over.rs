@@ -75,16 +75,24 @@ pub fn step(source: Option<&Value>, target: Option<&Value>, to: Form) -> Step {
         (Some(source), None) => Step::Create(copy(source, None, to)),
         (Some(source), Some(target)) => {
             let uid = |of: &Value| of["metadata"]["uid"].as_str().map(str::to_owned);
-            let is_moved = mark(source, annotations::COPY_MADE).is_some();
-            if is_moved || mark(source, annotations::COPY_OF) == uid(target).as_deref() {
+            if mark(source, annotations::COPY_MADE).is_some() {
                 return Step::Remove(removable(source));
+            }
+            // A move the other way had begun to remove it.
+            let is_stripped = mark(target, annotations::COPY_MADE).is_some();
+            if mark(source, annotations::COPY_OF) == uid(target).as_deref() {
+                return match is_stripped {
+                    true => Step::Replace(restored(target, source)),
+                    false => Step::Remove(removable(source)),
+                };
             }
             if mark(target, annotations::COPY_OF) != uid(source).as_deref() {
                 return Step::Conflict;
             }
             let wanted = copy(source, Some(target), to);
             let of = |object: &Value, key: &str| object.get(key).cloned().unwrap_or(Value::Null);
-            if mark(target, annotations::COPIED_VERSION) != source["metadata"]["resourceVersion"].as_str() {
+            let version = source["metadata"]["resourceVersion"].as_str();
+            if is_stripped || mark(target, annotations::COPIED_VERSION) != version {
                 Step::Replace(wanted)
             } else if of(source, "status") != of(target, "status") && !source["status"].is_null() {
                 let mut with = target.clone();
@@ -176,6 +184,18 @@ fn removable(object: &Value) -> Value {
     object
 }
 
+/// What a move had begun to remove, as it was: its copy has what was taken from it.
+fn restored(object: &Value, copy: &Value) -> Value {
+    let mut object = object.clone();
+    for key in ["labels", "finalizers"] {
+        object["metadata"][key] = copy["metadata"][key].clone();
+    }
+    if let Some(marks) = object["metadata"]["annotations"].as_object_mut() {
+        marks.remove(annotations::COPY_MADE);
+    }
+    object
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +259,12 @@ mod tests {
                 Some(copied(true)),
                 "remove",
             ),
+            (
+                "the copy's removal was cut off",
+                Some(cluster("u", "5")),
+                Some(with(copied(true), &[(annotations::COPY_MADE, "true")])),
+                "replace",
+            ),
             ("it is gone at its source", None, Some(copied(true)), "finish"),
             ("it was being deleted", None, Some(of_deleted), "delete"),
             ("it is being deleted", None, Some(going), "finish"),
@@ -276,6 +302,9 @@ mod tests {
         let Step::Remove(removed) = step(Some(&stored), Some(&plain), Form::Plain) else { panic!("it is discarded") };
         assert_eq!((&removed["metadata"]["uid"], &removed["metadata"]["finalizers"]), (&json!("n"), &json!([])));
         assert_eq!(name(&step(Some(&stored), None, Form::Plain)), "create", "it is the Cluster");
+        let stripped = with(removable(&plain), &[("user", "x")]);
+        let Step::Replace(whole) = step(Some(&stored), Some(&stripped), Form::Plain) else { panic!("it is restored") };
+        assert_eq!(whole, with(plain, &[("user", "x")]));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) fn crds(state: &State) -> Result<Vec<Arc<Definition>>, ApiError> {
                         continue;
                     }
                 };
-                Arc::new(Definition::new(crd, entry.modified, state.options.converter))
+                Arc::new(Definition::new(crd, entry.modified, state.options.converter, &state.registry))
             }
         };
         all.push((key.clone(), known));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     convert::Converter,
     object,
-    registry::{Flavour, Group, Resource, Resources, Subresource, version_priority},
+    registry::{Flavour, Group, Registry, Resource, Resources, Subresource, version_priority},
     schema::CustomSchema,
 };
 
@@ -238,12 +238,13 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
-    /// The converter is for those that name a conversion webhook.
-    pub(crate) fn new(mut crd: Value, modified: Revision, converter: Option<Converter>) -> Self {
+    /// The converter is for those that name a conversion webhook, the registry knows what routes serve of it.
+    pub(crate) fn new(mut crd: Value, modified: Revision, converter: Option<Converter>, registry: &Registry) -> Self {
         let mut resources = vec![];
         if condition(&crd, "Established") {
             let served = versions(&crd).filter(|v| v["served"] == true);
-            resources.extend(served.filter_map(|v| resource(&crd, v, modified, converter)).map(Arc::new));
+            let served = served.filter_map(|v| resource(&crd, v, modified, converter));
+            resources.extend(served.map(|resource| Arc::new(registry.with_connects(resource))));
         }
         if let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("versions");

@@ -108,6 +108,12 @@ pub struct Connects {
     pub verbs: &'static [&'static str],
 }
 
+impl Connects {
+    fn is_of(&self, resource: &Resource) -> bool {
+        self.group == resource.group && self.resource == resource.plural
+    }
+}
+
 /// The kind of what a subresource reads and writes, where it differs from its object's: Scale, Binding, Eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SubresourceKind {
@@ -291,25 +297,27 @@ impl Registry {
         self.announced.write().push(group);
     }
 
-    /// Adds a subresource that routes serve to its custom kind, from the next [`Registry::set_custom`] on.
+    /// Adds a subresource that routes serve to its custom kind, as it is read from now on.
     pub(crate) fn connect(&self, connects: &'static Connects) {
         self.connects.write().push(connects);
     }
 
+    /// Lists the subresources that routes serve with those of a custom kind.
+    pub(crate) fn with_connects(&self, mut resource: Resource) -> Resource {
+        for connects in self.connects.read().iter() {
+            if !connects.is_of(&resource) {
+                continue;
+            }
+            let Connects { subresource: name, verbs, .. } = connects;
+            let (kind, verbs) = (resource.kind.clone(), verbs.to_vec());
+            let at = resource.subresources.partition_point(|other| other.name < *name);
+            resource.subresources.insert(at, Subresource { name, group: "", version: "", kind, verbs });
+        }
+        resource
+    }
+
     /// Replaces the groups of CRDs, which take precedence over groups of routes.
     pub(crate) fn set_custom(&self, mut groups: Vec<Group>) {
-        for connects in &*self.connects.read() {
-            let of_group = groups.iter_mut().filter(|group| group.name == connects.group);
-            let versions = of_group.flat_map(|group| &mut group.versions);
-            // They were made just now, and nobody else has them.
-            for resource in versions.filter_map(|(_, all)| all.get_mut(connects.resource)).filter_map(Arc::get_mut) {
-                let kind = resource.kind.clone();
-                let Connects { subresource: name, verbs, .. } = connects;
-                let listed = Subresource { name, group: "", version: "", kind, verbs: verbs.to_vec() };
-                let at = resource.subresources.partition_point(|other| other.name < listed.name);
-                resource.subresources.insert(at, listed);
-            }
-        }
         let announced = self.announced.read();
         let fresh = announced.iter().filter(|a| !groups.iter().any(|g| g.name == a.name)).cloned();
         let fresh: Vec<Group> = fresh.collect();

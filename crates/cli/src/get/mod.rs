@@ -363,7 +363,8 @@ async fn raw(command: &Command, path: &str) -> anyhow::Result<()> {
         [] if matches!(command.operation_scope, None | Some(Scope::Karmada)) => plane,
         [_] => {
             let clusters = members::clusters(&plane, &command.clusters).await?;
-            let members = members::connect(&plane, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
+            let members =
+                members::connect(&plane, command.plane.kubeconfig().ok().as_ref(), command.way, &clusters).await;
             let member = members.first().context("the cluster was found")?;
             member.client().map_err(|why| anyhow!("cluster {} is not reached\n  because {why}", member.name))?
         }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod carry_over;
+mod clusters;
 mod explain;
 mod in_process;
 mod metrics;

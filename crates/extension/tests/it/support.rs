@@ -29,11 +29,16 @@ pub(crate) struct Plane {
 /// Starts one with these kinds, by their plurals.
 pub(crate) async fn plane(config: Config, kinds: &[&str]) -> Plane {
     let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
+    plane_with(config, kinds, clock, Options::default()).await
+}
+
+/// Starts one with these kinds, on this clock.
+pub(crate) async fn plane_with(config: Config, kinds: &[&str], clock: Clock, options: Options) -> Plane {
     let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(7), tasks: Tasks::new("test") };
     let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock).unwrap();
     let config = Config { own_user: Some(OWN.to_owned()), ..config };
     let admission = Arc::new(InProcessAdmission::new(config));
-    let options = Options { admission: Some(admission), converter: Some(convert), ..Options::default() };
+    let options = Options { admission: Some(admission), converter: Some(convert), ..options };
     let server = Server::open(options, engine.store("plane"), seam).await.unwrap();
     let client = client(&server, "alice");
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

@@ -60,6 +60,7 @@ fn a_chain_in_order() {
 #[test]
 fn the_binding_says_what_is_applied_where_works_may_not_be_read() {
     let mut world = world();
+    world.works.clear();
     let reported = json!({"status": {"aggregatedStatus": [
         {"clusterName": "m1", "applied": true, "health": "Healthy"},
         {"clusterName": "m2", "appliedMessage": "denied"},
@@ -70,10 +71,10 @@ fn the_binding_says_what_is_applied_where_works_may_not_be_read() {
         printed_as(&world, &key(), &without)[3..],
         [
             "      Cluster m1 [Ok] ",
-            "        Work karmada-es-m1/web-default-deployment [Ok] applied, as the binding reports",
+            "        Work karmada-es-m1/web-56d6c779bb [Ok] applied, as the binding reports",
             "          m1: Deployment shop/web [Ok] 0/2 ready, healthy",
             "      Cluster m2 [Ok] ",
-            "        Work karmada-es-m2/web-default-deployment [Broken] denied, as the binding reports <-",
+            "        Work karmada-es-m2/web-56d6c779bb [Broken] denied, as the binding reports <-",
             "          m2: Deployment shop/web [Waiting] 0/1 ready, health not known",
         ]
     );

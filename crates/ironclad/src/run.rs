@@ -181,7 +181,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         announce(&format!("webhooks: {address}"));
     }
 
-    let tunnels = Tunnels::default();
+    let tunnels = Tunnels::of_replica(&seam.rng.uuid());
     let connections = Connections::new(Arc::new(NetworkConnector::new(members.clone(), tunnels.clone())), Scope::All);
     let mut observed = None;
     if let Some(adapter) = adapter {

@@ -75,6 +75,7 @@ mod shown;
 mod sim_up;
 mod taints_sim;
 mod tenant;
+mod tenant_up;
 mod verbs_up;
 mod without_effect_sim;
 

@@ -1,6 +1,6 @@
 //! The group behind a kube-apiserver.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -9,10 +9,12 @@ use ironclad_admission::stored::{served_text, stored_path};
 use ironclad_api::cluster::{GROUP_VERSION, STORED_GROUP_VERSION, STORED_USERS};
 use ironclad_apiserver::{ApiError, RequestBody, ResponseBody, Route as _, extra_key, passed_on, read_body};
 use ironclad_runtime::Tunnels;
-use ironclad_seam::Seam;
+use ironclad_seam::{Clock, Seam};
 use kube::Client;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tower::BoxError;
 
 use super::backed::send;
 use crate::{
@@ -26,6 +28,9 @@ use crate::{
 const GROUP: &str = "cluster.karmada.io";
 const VERSION: &str = "v1alpha1";
 const DOCUMENTS: &str = "/openapi/v3";
+/// Interval between looks whether the kube-apiserver's documents have changed, and until it has one at all.
+const DOCUMENT_CHECK: Duration = Duration::from_secs(30);
+const DOCUMENT_WAIT: Duration = Duration::from_secs(1);
 
 /// What the server of the group needs.
 pub struct ClusterServer {
@@ -50,7 +55,15 @@ pub async fn serve_clusters(server: ClusterServer, seam: &Seam) -> Result<Regist
     let ClusterServer { stored, served, listener, service, tunnels, observed, registers } = server;
     let rights = crate::proxy::asked(served.clone(), seam).await.map_err(WebhookError::Certificate)?;
     let proxy = ClusterProxy::new(served.clone(), rights, &seam.clock, tunnels, observed);
-    let clusters = Clusters(Arc::new(Shared { stored, proxy, registers }));
+    let clusters = Clusters(Arc::new(Shared { stored, proxy, registers, document: Mutex::default() }));
+    let (keeper, clock, tasks) = (clusters.clone(), seam.clock.clone(), seam.tasks.clone());
+    seam.tasks.spawn("openapi", async move {
+        tokio::select! {
+            biased;
+            () = tasks.stopping() => {}
+            () = keeper.follow_document(&clock) => {}
+        }
+    });
     aggregated::serve(served, listener, Arc::new(clusters), service, seam).await
 }
 
@@ -61,6 +74,15 @@ struct Shared {
     stored: Client,
     proxy: ClusterProxy,
     registers: Box<dyn Fn() -> bool + Send + Sync>,
+    document: Mutex<Option<Document>>,
+}
+
+/// A document of OpenAPI about served Clusters.
+#[derive(Clone)]
+struct Document {
+    /// Its entry in the index, with a hash.
+    entry: Value,
+    text: Bytes,
 }
 
 impl AggregatedApi for Clusters {
@@ -107,29 +129,54 @@ impl Clusters {
                 group
             }
             "/apis/cluster.karmada.io/v1alpha1" => resources(),
-            document => return self.document(document).await,
+            document => return self.document(document),
         };
         Ok(json_answer(body.to_string().into()))
     }
 
-    /// A document of OpenAPI, made of what the kube-apiserver publishes about stored Clusters.
-    async fn document(&self, path: &str) -> Result<Response<ResponseBody>, ApiError> {
-        let of = |version: &str| format!("apis/{version}");
+    /// The index of OpenAPI, or the one document in it. A kube-apiserver asks for them while its own documents are
+    /// locked: whoever asked it for one meanwhile would wait for himself.
+    fn document(&self, path: &str) -> Result<Response<ResponseBody>, ApiError> {
+        let of_version = format!("apis/{GROUP_VERSION}");
         let is_index = path == DOCUMENTS;
-        if !is_index && path != format!("{DOCUMENTS}/{}", of(GROUP_VERSION)) {
+        if !is_index && path != format!("{DOCUMENTS}/{of_version}") {
             return Err(ApiError::no_resource());
         }
-        let asked = if is_index { DOCUMENTS.to_owned() } else { format!("{DOCUMENTS}/{}", of(STORED_GROUP_VERSION)) };
-        let request = Request::get(asked).header(header::ACCEPT, "application/json").body(Vec::new());
-        let text =
-            self.0.stored.request_text(request.map_err(ApiError::internal)?).await.map_err(ApiError::internal)?;
-        if !is_index {
-            return Ok(json_answer(served_text(&text).into()));
+        let Some(Document { entry, text }) = self.0.document.lock().clone() else {
+            let why = "the kube-apiserver has not published the schema of Clusters yet: ask again";
+            return Err(ApiError::new(503, "ServiceUnavailable", why.to_owned()));
+        };
+        Ok(json_answer(if is_index { json!({"paths": {of_version: entry}}).to_string().into() } else { text }))
+    }
+
+    /// Keeps the document as the kube-apiserver publishes it about stored Clusters.
+    async fn follow_document(&self, clock: &Clock) {
+        loop {
+            let before = self.0.document.lock().clone();
+            match self.published(before.as_ref()).await {
+                Ok(Some(document)) => *self.0.document.lock() = Some(document),
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "the schema of Clusters was not read"),
+            }
+            clock.sleep(if self.0.document.lock().is_some() { DOCUMENT_CHECK } else { DOCUMENT_WAIT }).await;
         }
-        let index: Value = serde_json::from_str(&text).map_err(ApiError::internal)?;
-        let entry = index["paths"][of(STORED_GROUP_VERSION)].to_string();
-        let entry: Value = serde_json::from_str(&served_text(&entry)).map_err(ApiError::internal)?;
-        Ok(json_answer(json!({"paths": {of(GROUP_VERSION): entry}}).to_string().into()))
+    }
+
+    /// The document that is published by now; `None` if it is the one before, or there is none.
+    async fn published(&self, before: Option<&Document>) -> Result<Option<Document>, BoxError> {
+        let ask = async |path: &str| {
+            let request = Request::get(path).header(header::ACCEPT, "application/json").body(Vec::new())?;
+            Ok::<_, BoxError>(self.0.stored.request_text(request).await?)
+        };
+        let version = format!("apis/{STORED_GROUP_VERSION}");
+        let index: Value = serde_json::from_str(&ask(DOCUMENTS).await?)?;
+        let Some(entry) = index["paths"].get(&version) else { return Ok(None) };
+        let entry: Value = serde_json::from_str(&served_text(&entry.to_string()))?;
+        if before.is_some_and(|before| before.entry == entry) {
+            return Ok(None);
+        }
+        let text = served_text(&ask(&format!("{DOCUMENTS}/{version}")).await?).into();
+        Ok(Some(Document { entry, text }))
     }
 
     /// Passes a request on to where Clusters are stored, as its user, with the right to all that is stored: what the

@@ -1,21 +1,28 @@
 //! Clusters as an aggregated API: an API server in front, which forwards requests over TLS, and stores what is served.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use http::Request;
 use http_body_util::BodyExt as _;
 use ironclad_admission::Config;
-use ironclad_apiserver::{Identity, Options};
+use ironclad_apiserver::{Identity, Options, pki};
 use ironclad_extension::{
     FrontProxy, NetworkForwarder, Registration, ServerService,
     clusters::{ClusterServer, Form, carry_over, of_stored, serve_clusters},
     proxy::ProxyObserved,
 };
-use ironclad_runtime::{Tunnels, in_process_client};
+use ironclad_runtime::{AggregatedAccess, Tunnels, aggregated_client, in_process_client};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tower::{BoxError, service_fn};
 
 use crate::support::{Plane, plane_with, send};
 
@@ -31,6 +38,10 @@ const WATCHES: usize = 20;
 struct World {
     plane: Plane,
     seam: Seam,
+    /// A client of the server itself.
+    direct: Client,
+    /// While true, the API server in front answers no request for its documents.
+    locked: Arc<AtomicBool>,
     _registration: Registration,
 }
 
@@ -43,12 +54,25 @@ impl World {
         let plane = plane_with(Config::default(), &["works"], clock.clone(), options).await;
         let seam = Seam { clock, rng: Rng::from_seed(1), tasks: Tasks::new("clusters") };
         let stored = plane.client.clone();
-        FrontProxy::start(stored.clone(), forwarder, String::new(), &seam.child("front")).await.unwrap();
+        let clients = pki::authority("clients", 10, &seam).unwrap();
+        let ca = clients.certificate.clone();
+        FrontProxy::start(stored.clone(), forwarder, ca, &seam.child("front")).await.unwrap();
         carry_over(&stored, Form::Stored, &seam.clock).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let service = ServerService::Made { host: "localhost".into(), port: listener.local_addr().unwrap().port() };
+        let port = listener.local_addr().unwrap().port();
+        let service = ServerService::Made { host: "localhost".into(), port };
+        let own = pki::client_certificate(&clients, "ann", 10, &seam).unwrap();
+        let access = AggregatedAccess {
+            endpoint: &format!("https://127.0.0.1:{port}"),
+            server_name: None,
+            ca_bundle: None,
+            insecure: true,
+            certificate: Some((&own.certificate, &own.key)),
+        };
+        let direct = aggregated_client(access, Arc::default()).unwrap();
+        let locked = Arc::<AtomicBool>::default();
         let server = ClusterServer {
-            stored: stored.clone(),
+            stored: lockable(&stored, &locked),
             served: of_stored(stored),
             listener,
             service,
@@ -57,7 +81,7 @@ impl World {
             registers: Box::new(|| true),
         };
         let registration = serve_clusters(server, &seam.child("server")).await.unwrap();
-        let world = Self { plane, seam, _registration: registration };
+        let world = Self { plane, seam, direct, locked, _registration: registration };
         while send(&world.plane.client, "GET", CLUSTERS, JSON, &Value::Null).await.0 != 200 {
             world.seam.clock.sleep(Duration::from_millis(50)).await;
         }
@@ -68,6 +92,12 @@ impl World {
         in_process_client(self.plane.server.in_process(Identity::user(name, &[])), Arc::default())
     }
 
+    /// Code and body of an answer of the server itself.
+    async fn direct(&self, path: &str) -> (u16, Value) {
+        let (code, _, body) = send(&self.direct, "GET", path, JSON, &Value::Null).await;
+        (code, body)
+    }
+
     /// Sends a request that is answered with this code, as the administrator.
     async fn ask(&self, (method, path, media): (&str, &str, &str), body: Value, want: u16) -> Value {
         let (code, _, answer) = send(&self.plane.client, method, path, media, &body).await;
@@ -75,6 +105,21 @@ impl World {
         assert!(!answer.to_string().contains("cluster.ironclad.io"), "{method} {path}: {answer}");
         answer
     }
+}
+
+/// A client whose requests for documents wait while it is locked.
+fn lockable(client: &Client, locked: &Arc<AtomicBool>) -> Client {
+    let (client, locked) = (client.clone(), locked.clone());
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, locked) = (client.clone(), locked.clone());
+        async move {
+            if request.uri().path().starts_with("/openapi") && locked.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            client.send(request).await.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, "default")
 }
 
 impl Drop for World {
@@ -180,4 +225,22 @@ async fn clusters_are_watched_through_the_aggregated_api() {
             assert_eq!(events.next().await, [want, "cluster.karmada.io/v1alpha1", "m1"]);
         }
     }
+}
+
+/// A kube-apiserver asks for these documents while its own are locked.
+#[tokio::test]
+async fn documents_of_openapi_are_answered_while_the_api_server_answers_none() {
+    let world = World::new().await;
+    let index = "/openapi/v3/apis/cluster.karmada.io/v1alpha1";
+    while world.direct(index).await.0 != 200 {
+        world.seam.clock.sleep(Duration::from_millis(50)).await;
+    }
+    world.locked.store(true, Ordering::SeqCst);
+    let (code, listed) = world.direct("/openapi/v3").await;
+    let entry = &listed["paths"]["apis/cluster.karmada.io/v1alpha1"]["serverRelativeURL"];
+    assert!(code == 200 && entry.as_str().is_some_and(|url| url.starts_with(&format!("{index}?hash="))), "{listed}");
+    let (code, document) = world.direct(index).await;
+    assert!(code == 200 && document["paths"].get(format!("{CLUSTERS}/{{name}}")).is_some(), "{code}: {document}");
+    assert!(!document.to_string().contains("ironclad"), "{document}");
+    assert_eq!(world.direct("/openapi/v3/apis/apps/v1").await.0, 404);
 }

@@ -47,7 +47,8 @@ struct Plane<'a> {
 
 impl Plane<'_> {
     async fn run(&self, more: &[&str]) -> anyhow::Result<Daemon> {
-        let words = ["run", "--kubeconfig", &self.kubeconfig, "--metrics-bind-address=0"];
+        let words =
+            ["run", "--kubeconfig", &self.kubeconfig, "--metrics-bind-address=0", "--webhook-bind-address=127.0.0.1:0"];
         Daemon::start(words.into_iter().chain(more.iter().copied())).await
     }
 

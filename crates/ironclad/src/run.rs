@@ -149,6 +149,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let address = Address::from(&config);
     let client = client_from_kubeconfig(config, plane.clone())?;
     wait_for_crds(&client, &server, &seam.clock).await?;
+    args.leader.refuse_beside_karmada(&client, &settings.controllers, seam).await?;
     warn_of_started_templates(&client).await;
     prepare_registration(&client, &address).await?;
     if let Some(webhooks) = webhooks {

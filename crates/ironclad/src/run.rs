@@ -163,6 +163,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         None => (Form::Plain, stored.clone()),
     };
     wait_for_crds(&stored, &server, &seam.clock).await?;
+    args.leader.refuse_beside_karmada(&stored, &settings.controllers, seam).await?;
     warn_of_started_templates(&client).await;
     prepare_registration(&client, &address).await?;
     if let Some(webhooks) = webhooks {

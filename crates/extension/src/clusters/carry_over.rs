@@ -300,9 +300,18 @@ impl Mover {
         Err(WebhookError::Contended(format!("{path} is not served yet, and its definition")))
     }
 
-    /// Takes the group from an aggregated API of ours.
+    /// Takes the group from an aggregated API of ours; an error if somebody else serves it.
     async fn unregister(&self) -> Outcome {
-        unregister(&self.client, API_SERVICE).await
+        unregister(&self.client, API_SERVICE).await?;
+        let api: Api<APIService> = Api::all(self.client.clone());
+        let left = api.get_opt(API_SERVICE).await.map_err(failed(format!("APIService {API_SERVICE}")))?;
+        match left.and_then(|left| left.spec).and_then(|spec| spec.service) {
+            // What it shows may be stored where nobody here sees it.
+            Some(_) => Err(WebhookError::Contended(format!(
+                "APIService {API_SERVICE} of somebody else serves Clusters: delete it first; it"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the kube-apiserver has withdrawn the APIService of the group's CRD.

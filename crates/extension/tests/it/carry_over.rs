@@ -166,3 +166,18 @@ async fn two_clusters_of_one_name_are_left_alone() {
     assert!(error.contains("Cluster m1 exists in two forms: delete one of"), "{error}");
     assert_eq!(get(&plane, &format!("{PLAIN}/m1")).await["spec"]["syncMode"], "Push");
 }
+
+#[tokio::test(start_paused = true)]
+async fn clusters_that_somebody_else_serves_are_left_alone() {
+    let plane = fleet().await;
+    let service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1alpha1.cluster.karmada.io"},
+        "spec": {"group": "cluster.karmada.io", "version": "v1alpha1", "groupPriorityMinimum": 2000, "versionPriority": 10,
+            "service": {"namespace": "karmada-system", "name": "karmada-aggregated-apiserver"}},
+    });
+    written(&plane, "POST", "/apis/apiregistration.k8s.io/v1/apiservices", service).await;
+    let error = moved(&plane.client, Form::Stored).await.unwrap_err();
+    assert!(error.contains("of somebody else serves Clusters: delete it first"), "{error}");
+    assert_eq!(uids(&plane).await.len(), NAMES.len(), "none is copied");
+}

@@ -74,6 +74,7 @@ mod settings_real;
 mod shown;
 mod sim_up;
 mod taints_sim;
+mod takeover_real;
 mod tenant;
 mod tenant_up;
 mod verbs_up;

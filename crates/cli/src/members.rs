@@ -432,7 +432,7 @@ mod tests {
             "default",
         );
         for (server, want) in [("https://m1:6443", true), ("https://other:6443", false)] {
-            let found = access(&plane, Some(&kubeconfig(server)), None, &cluster).await;
+            let found = access(&plane, Some(&kubeconfig(server)), (Way::default(), None), &cluster).await;
             assert_eq!(matches!(found, Ok(Access::Context(_))), want, "{server}");
             assert_eq!(found.is_err_and(|why| why.contains("not you")), !want, "{server}");
         }

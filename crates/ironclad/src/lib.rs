@@ -180,9 +180,24 @@ fn matches(tree: &clap::Command) -> clap::ArgMatches {
                 print::note(&text);
                 std::process::exit(i32::from(report::MISUSED));
             }
-            tree.clone().get_matches_from(&words)
+            tree.clone().try_get_matches_from(&words).unwrap_or_else(|error| match unknown_flag(&error) {
+                Some(text) => {
+                    print::note(text.trim_end());
+                    std::process::exit(i32::from(report::MISUSED));
+                }
+                None => error.exit(),
+            })
         }
     })
+}
+
+/// The message about a flag that does not exist, in kubectl's words; the rest is the parser's.
+fn unknown_flag(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(flag) = error.get(ContextKind::InvalidArg)? else { return None };
+    let said = format!("unexpected argument '{flag}' found");
+    let text = error.render().to_string();
+    let is_flag = error.kind() == ErrorKind::UnknownArgument && flag.starts_with("--") && text.contains(&said);
+    is_flag.then(|| text.replace(&said, &format!("unknown flag: {flag}")))
 }
 
 /// Answer to a verb of karmadactl that is missing here, in place of a guess which verb was meant.
@@ -267,6 +282,25 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_flags_are_told_in_words_of_kubectl() {
+        for (line, want) in [
+            ("ironclad get pods --invalidflag", Some("error: unknown flag: --invalidflag\n")),
+            ("ironclad version --invalidflag", Some("error: unknown flag: --invalidflag\n")),
+            ("ironclad token list --showsecrets", Some("error: unknown flag: --showsecrets\n")),
+            ("ironclad version word", None),
+            ("ironclad nope", None),
+        ] {
+            let error = Ironclad::command().try_get_matches_from(line.split(' ')).unwrap_err();
+            let told = unknown_flag(&error);
+            assert_eq!(
+                told.as_deref().map(|text| want.is_some_and(|want| text.starts_with(want))),
+                want.map(|_| true),
+                "{line}: {told:?}"
+            );
+        }
+    }
 
     #[test]
     fn the_tree_of_commands_is_sound() {

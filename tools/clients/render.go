@@ -50,6 +50,8 @@ func renderOne(ctx context.Context, folder, release, namespace, file string) (re
 	install := action.NewInstall(new(action.Configuration))
 	install.ReleaseName, install.Namespace, install.Timeout = release, namespace, time.Minute
 	install.DryRun, install.ClientOnly = true, true
+	// Without a server it would take the oldest one that it knows.
+	install.KubeVersion = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
 	rendered, err := install.RunWithContext(ctx, chart, values)
 	if err != nil {
 		return rendering{}, err

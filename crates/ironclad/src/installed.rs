@@ -9,7 +9,7 @@ use crate::{Ironclad, Verb};
 /// Values with which arguments differ.
 const ROWS: [&str; 9] = [
     "mode: embedded",
-    "{mode: embedded, embedded: {publicAddresses: [fleet.example, 10.0.0.5], simulatedMembers: 3}, controllers: ['*', '-quota']}",
+    "{mode: embedded, embedded: {publicAddresses: [fleet.example, 10.0.0.5], simulatedMembers: 3}, controllers: ['*', '-namespace']}",
     "{mode: embedded, featureGates: {Failover: true, PropagateDeps: false}, extraArgs: [--resource-eviction-rate=1]}",
     "mode: external",
     "{mode: external, external: {explain: {enabled: true}, metricsAdapter: {enabled: true}, install: []}}",
@@ -19,6 +19,14 @@ const ROWS: [&str; 9] = [
     "{mode: agent, agent: {clusterName: member1, kubeconfigSecret: second, apiEndpoint: 'https://10.0.0.1:6443', provider: p, region: r, \
       zones: [a, b], proxyServerAddress: 'http://p'}, controllers: ['*'], metrics: {port: 20000}}",
 ];
+
+/// These rows, and the files with which the chart is tested.
+fn rows() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/ironclad/ci");
+    let files = std::fs::read_dir(folder).unwrap();
+    let files = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    ROWS.into_iter().map(str::to_owned).chain(files).collect()
+}
 
 fn arguments(values: &str) -> Vec<String> {
     let values = Values::new(&[("row".to_owned(), values.to_owned())], &[]).unwrap();
@@ -31,7 +39,7 @@ fn arguments(values: &str) -> Vec<String> {
 
 #[test]
 fn arguments_of_manifests_are_taken() {
-    for row in ROWS {
+    for row in &rows() {
         let words = arguments(row);
         let line = std::iter::once("ironclad".to_owned()).chain(words.clone());
         let ironclad = Ironclad::try_parse_from(line).unwrap_or_else(|error| panic!("{row}: {words:?}: {error}"));
@@ -61,7 +69,7 @@ fn arguments_of_manifests_are_taken() {
 /// Every address on which a Pod listens is one that its port list, its Service and its probes know by number.
 #[test]
 fn ports_of_manifests_are_the_addresses_that_are_served() {
-    for row in ROWS {
+    for row in &rows() {
         let values = Values::new(&[("row".to_owned(), row.to_owned())], &[]).unwrap();
         let release = Release { name: "ironclad".to_owned(), namespace: "ironclad-system".to_owned(), values };
         let objects = objects(&release).unwrap();

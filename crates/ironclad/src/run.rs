@@ -116,7 +116,7 @@ pub(crate) enum Install {
 }
 
 impl RunArgs {
-    fn at_start(&self) -> anyhow::Result<AtStart> {
+    pub(crate) fn at_start(&self) -> anyhow::Result<AtStart> {
         let has = |what| self.install.contains(&what);
         if has(Install::None) && self.install.len() > 1 {
             let text = "--install has none and others\n  try: --install=crds,roles, or none";

@@ -167,7 +167,7 @@ fn values_reach_the_pod() {
                 --webhook-bind-address=0.0.0.0:9443 --webhook-url=https://hooks.example:443 \
                 --explain-bind-address=0.0.0.0:8446 --explain-service=fleet/a:8446 \
                 --metrics-adapter-bind-address=0.0.0.0:8444 --metrics-adapter-service=fleet/a:8444 \
-                --proxy-bind-address=0.0.0.0:8447 --proxy-url=https://fleet.example:8447 --controllers=*,-quota \
+                --proxy-bind-address=0.0.0.0:8447 --proxy-url=https://fleet.example:8447 --controllers=*,-namespace \
                 --feature-gates=Failover=true,PropagateDeps=false --resource-eviction-rate=1";
     assert_eq!(words.join(" "), want);
 }

@@ -37,6 +37,20 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
+/// A template that grants what the account of `run` may not do.
+const BEYOND: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: beyond, namespace: default}
+rules: [{apiGroups: [''], resources: [pods], verbs: [create]}]
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: beyond, namespace: default}
+spec:
+  resourceSelectors: [{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, name: beyond}]
+  placement: {clusterAffinity: {clusterNames: [member2]}}
+";
 /// Values that make no installation.
 const REFUSED: [&str; 10] = [
     "mode: plane",
@@ -180,7 +194,7 @@ fn with_token(kubeconfig: &Path, token: &str) -> anyhow::Result<String> {
 
 #[tokio::test]
 async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> anyhow::Result<()> {
-    let Some(env) = RealEnv::start_or_skip(Config { members: 1, ..Config::default() }).await? else { return Ok(()) };
+    let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let kubectl = env.plane().kubectl();
     let dir = tempfile::tempdir()?;
     let hooks = free_port()?;
@@ -221,15 +235,20 @@ async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> a
     ensure!(crds.contains("propagationpolicies.policy.karmada.io"), "it installs the definitions: {crds}");
     kubectl.run(["get", "clusterrole", "karmada-view", "karmada-edit"]).await?;
     let plane = env.plane().kubeconfig().display().to_string();
-    let member = env.member(0).kubeconfig().display().to_string();
-    ironclad(["join", "member1", "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?.success()?;
-    until("the member is Ready", DEADLINE, async || {
+    for member in env.members() {
+        let kubeconfig = member.kubeconfig().display().to_string();
+        ironclad(["join", member.name(), "--kubeconfig", &plane, "--cluster-kubeconfig", &kubeconfig])
+            .await?
+            .success()?;
+    }
+    until("both members are Ready", DEADLINE, async || {
         let ready = kubectl.run(["get", "clusters", "--no-headers"]).await?;
-        ensure!(ready.contains("True"), "{ready}");
+        ensure!(ready.lines().filter(|line| line.contains("True")).count() == 2, "{ready}");
         Ok(())
     })
     .await?;
-    propagation::walk(kubectl, &[env.member(0).kubectl().clone()]).await?;
+    let members: Vec<_> = env.members().iter().map(|member| member.kubectl().clone()).collect();
+    propagation::walk(kubectl, &members).await?;
     let stamped =
         kubectl.run(["get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"]).await?;
     ensure!(stamped.contains("mutating-config") && stamped.contains("validating-config"), "{stamped}");
@@ -240,6 +259,18 @@ async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> a
     let refused: Vec<String> =
         daemon.errors().into_iter().filter(|line| line.to_ascii_lowercase().contains("forbidden")).collect();
     ensure!(refused.is_empty(), "the account lacks rights:\n{}", refused.join("\n"));
+
+    // A Role that grants more than the account has is not claimed.
+    kubectl.apply(BEYOND).await?;
+    until("the Role that grants more is told", DEADLINE, async || {
+        let events = kubectl.run(["get", "events", "-n", "default", "-o", "jsonpath={.items[*].message}"]).await?;
+        let told = daemon.errors().into_iter().chain([events]).any(|text| text.contains("attempting to grant"));
+        ensure!(told, "nothing says so");
+        Ok(())
+    })
+    .await?;
+    let role = kubectl.run(["get", "role", "beyond", "-o", "jsonpath={.metadata.labels}"]).await?;
+    ensure!(role.is_empty(), "the Role was claimed: {role}");
     daemon.stop().await?;
     // It ends with its Lease, so that another one leads at once.
     let lease = kubectl

@@ -1,4 +1,4 @@
-//! Installations by manifests and by the chart, on a real kube-apiserver without kubelets: its objects are accepted, and
+//! Installations by manifests and by the chart, on a real kube-apiserver without kubelets: their objects are accepted, and
 //! the program does its work with the arguments and the rights that they give it.
 
 use std::{
@@ -278,4 +278,34 @@ async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> a
         .await?;
     ensure!(lease.is_empty(), "the Lease is held by {lease}");
     Ok(())
+}
+
+#[tokio::test]
+async fn up_serves_with_the_arguments_of_its_manifests() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let line = [
+        "mode=embedded".to_owned(),
+        "embedded.publicAddresses=[localhost]".to_owned(),
+        format!("embedded.port={}", free_port()?),
+        format!("metrics.port={}", free_port()?),
+    ];
+    let values = Values::new(&[], &line)?;
+    let release = Release { name: "one".to_owned(), namespace: NAMESPACE.to_owned(), values };
+    let objects = objects(&release).map_err(anyhow::Error::msg)?;
+    let set = objects.iter().find(|object| object["kind"] == "StatefulSet").context("a StatefulSet")?;
+    let container = &set["spec"]["template"]["spec"]["containers"][0];
+    let volume = container["volumeMounts"][0]["mountPath"].as_str().context("a volume")?;
+    let folder = dir.path().display().to_string();
+    let words = container["args"].as_array().context("arguments")?.iter().filter_map(Value::as_str);
+    let words: Vec<String> = words.map(|word| word.replace(volume, &folder)).collect();
+    let daemon = Daemon::start(&words).await?;
+
+    // As `kubectl exec` asks in an image without a shell.
+    let inside = format!("{folder}/kubeconfig");
+    let kubeconfig = ironclad(["kubeconfig", "--control-plane", "--kubeconfig", &inside]).await?.success()?;
+    let outside = format!("{folder}/outside");
+    fs::write(&outside, &kubeconfig)?;
+    ensure!(kubeconfig.contains("server: https://localhost:"), "the public address is not the server: {kubeconfig}");
+    ironclad(["get", "clusters", "--kubeconfig", &outside]).await?.success()?;
+    daemon.stop().await
 }

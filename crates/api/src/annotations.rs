@@ -83,6 +83,9 @@ pub const AUTOSCALER: &str = "interpreter.ironclad.io/autoscaler";
 pub const PROCEED_WITHOUT_CLEANUP: &str = "failover.ironclad.io/proceed-without-cleanup";
 /// Generation of the policy that was last applied to a binding.
 pub const APPLIED_GENERATION: &str = "policy.ironclad.io/applied-generation";
+/// The settings in which the bindings that need an attached binding disagree, in the words of the event about it. An
+/// event is written when it changes.
+pub const DEPENDENCY_POLICY_CONFLICT: &str = "dependencies.ironclad.io/policy-conflict";
 /// JSON map from each cluster that the descheduler took replicas of a binding back from to the time until which the
 /// cluster gets no further ones.
 pub const DESCHEDULED: &str = "scheduling.ironclad.io/descheduled";

@@ -20,10 +20,14 @@ const INTERNAL: [&str; 1] = ["works"];
 /// Everything through the proxy to members (specification/operations.md 4.3).
 pub const CLUSTER_PROXY_ADMIN: &str = "cluster-proxy-admin";
 
+/// Beside `edit` or `view` of a namespace: reading what decides about its workloads, and going to members
+/// (specification/operations.md 10.4).
+pub const TENANT: &str = "ironclad-tenant";
+
 /// `karmada-view`, aggregated to `view`, `edit` and `admin`, and `karmada-edit`, aggregated to `edit` and `admin`:
-/// roles for the kinds of these definitions, which are costly to decode; and `cluster-proxy-admin`.
+/// roles for the kinds of these definitions, which are costly to decode; `cluster-proxy-admin`; and `ironclad-tenant`.
 #[must_use]
-pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 3] {
+pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 4] {
     let mut kinds: Vec<(String, String, bool)> = crds
         .iter()
         .filter(|crd| crd.spec.scope == "Namespaced" && !INTERNAL.contains(&&*crd.spec.names.plural))
@@ -60,15 +64,35 @@ pub fn cluster_roles(crds: &[CustomResourceDefinition]) -> [ClusterRole; 3] {
     let edit = rules(&["create", "delete", "deletecollection", "patch", "update"], &|plural, _| {
         if WRITTEN_BY_USERS.contains(&plural) { vec![plural.to_owned()] } else { vec![] }
     });
-    let proxy = PolicyRule {
-        api_groups: Some(vec!["cluster.karmada.io".to_owned()]),
-        resources: Some(vec!["clusters/proxy".to_owned()]),
-        verbs: vec!["*".to_owned()],
+    let proxy = plain(CLUSTER_PROXY_ADMIN, [rule("cluster.karmada.io", &["clusters/proxy"], &["*"])]);
+    let read = ["get", "list"];
+    let tenant = [
+        rule("cluster.karmada.io", &["clusters"], &read),
+        rule("cluster.karmada.io", &["clusters/proxy"], &["get", "create"]),
+        rule("policy.karmada.io", &["clusterpropagationpolicies", "clusteroverridepolicies"], &read),
+        rule(
+            "config.karmada.io",
+            &["resourceinterpretercustomizations", "resourceinterpreterwebhookconfigurations"],
+            &read,
+        ),
+        rule("explain.ironclad.io", &["configuration", "estimates"], &read),
+    ];
+    [role("karmada-edit", "edit", edit), role("karmada-view", "view", view), proxy, plain(TENANT, tenant)]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    PolicyRule {
+        api_groups: Some(owned(&[group])),
+        resources: Some(owned(resources)),
+        verbs: owned(verbs),
         ..PolicyRule::default()
-    };
-    let metadata = ObjectMeta { name: Some(CLUSTER_PROXY_ADMIN.to_owned()), ..ObjectMeta::default() };
-    let proxy = ClusterRole { metadata, rules: Some(vec![proxy]), ..ClusterRole::default() };
-    [role("karmada-edit", "edit", edit), role("karmada-view", "view", view), proxy]
+    }
+}
+
+fn plain<const N: usize>(name: &str, rules: [PolicyRule; N]) -> ClusterRole {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    ClusterRole { metadata, rules: Some(rules.into()), ..ClusterRole::default() }
 }
 
 fn role(name: &str, into: &str, rules: Vec<PolicyRule>) -> ClusterRole {
@@ -92,7 +116,7 @@ mod tests {
 
     #[test]
     fn users_of_a_namespace_see_our_kinds_and_write_their_own() {
-        let [edit, view, _] = cluster_roles(&crate::crds::crds());
+        let [edit, view, ..] = cluster_roles(&crate::crds::crds());
         let all = |role: &ClusterRole| -> Vec<String> {
             let rules = role.rules.iter().flatten();
             let of = |rule: &PolicyRule| -> Vec<String> {

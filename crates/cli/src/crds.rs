@@ -211,7 +211,7 @@ const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 /// If a role is refused.
 pub async fn install_roles(
     client: &Client,
-    roles: [ClusterRole; 3],
+    roles: impl IntoIterator<Item = ClusterRole>,
     dry_run: bool,
 ) -> anyhow::Result<Vec<(String, Outcome)>> {
     let api: Api<ClusterRole> = Api::all(client.clone());

@@ -81,6 +81,22 @@ pub(crate) fn from_server<'a>(cause: &'a (dyn std::error::Error + 'static)) -> O
     cause.downcast_ref::<kube::Error>().or_else(|| cause.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed))
 }
 
+/// The answer of a server; none where the user may not ask for it.
+///
+/// # Errors
+/// Every other one.
+pub(crate) fn permitted<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.chain().filter_map(from_server).any(is_forbidden) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
 /// A server's error, or the reason that it did not answer, in one line: a line of its own could pass for our advice.
 #[must_use]
 pub fn answer(error: &kube::Error) -> String {

@@ -75,9 +75,13 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let namespace = if resource.namespaced { namespace } else { String::new() };
     refuse_ours(&client, &resource, &namespace, name, "tree").await?;
     let kubeconfig = command.plane.kubeconfig().ok();
-    let mut world = related(&client, &resource, &namespace, name).await?;
+    let (mut world, without_works) = related(&client, &resource, &namespace, name).await?;
+    if without_works {
+        print::note("left out: Works, which you may not read; what is applied is told by the binding");
+    }
     let key = key(&resource, &namespace, name);
     let explained = explained(&client, &mut world, clock, &kind, &namespace, &key).await?;
+    let explained = Explained { without_works, ..explained };
     let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
     let members = members::connect(&client, kubeconfig.as_ref(), &clusters).await;
     let copies = members::ask(&members, clock, command.timeout, async |_, client| {
@@ -155,8 +159,10 @@ async fn explained(
             let works = Api::<Work>::namespaced(client.clone(), &names::execution_namespace(&name.0));
             let works = &works;
             let read = placed.works.iter().map(async |work| works.get_opt(work).await);
-            let found: Vec<Option<Work>> = stream::iter(read).buffered(members::ASKED_MAX).try_collect().await?;
-            found.into_iter().flatten().for_each(|work| world.insert_work(work));
+            let found: Result<Vec<Option<Work>>, _> =
+                stream::iter(read).buffered(members::ASKED_MAX).try_collect().await;
+            let found = report::permitted(found.map_err(Into::into))?;
+            found.into_iter().flatten().flatten().for_each(|work| world.insert_work(work));
         }
     }
     Ok(explained)
@@ -183,8 +189,8 @@ pub(crate) fn whole(object: &DynamicObject, resource: &Resource) -> anyhow::Resu
     Ok(value)
 }
 
-/// Reads the objects of the template's propagation from the control plane alone.
-async fn related(client: &Client, resource: &Resource, namespace: &str, name: &str) -> anyhow::Result<World> {
+/// Reads the objects of the template's propagation from the control plane alone; true if Works may not be read.
+async fn related(client: &Client, resource: &Resource, namespace: &str, name: &str) -> anyhow::Result<(World, bool)> {
     let mut world = World::default();
     let Some(template) = api(client.clone(), resource, namespace).get_opt(name).await? else {
         bail!("{} does not exist\n  try: ironclad get {} -A", key(resource, namespace, name), resource.api.plural)
@@ -202,7 +208,7 @@ async fn related(client: &Client, resource: &Resource, namespace: &str, name: &s
     let binding = names::binding_name(&resource.api.kind, name);
     let (spec, label, id) = if namespace.is_empty() {
         let Some(found) = Api::<ClusterResourceBinding>::all(client.clone()).get_opt(&binding).await? else {
-            return Ok(world);
+            return Ok((world, false));
         };
         let (label, spec) = (labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID, found.spec.clone());
         let id = found.labels().get(label).cloned();
@@ -210,24 +216,27 @@ async fn related(client: &Client, resource: &Resource, namespace: &str, name: &s
         (spec, label, id)
     } else {
         let found = Api::<ResourceBinding>::namespaced(client.clone(), namespace).get_opt(&binding).await?;
-        let Some(found) = found else { return Ok(world) };
+        let Some(found) = found else { return Ok((world, false)) };
         let (label, spec) = (labels::RESOURCE_BINDING_PERMANENT_ID, found.spec.clone());
         let id = found.labels().get(label).cloned();
         world.insert_binding(found);
         (spec, label, id)
     };
     let mut clusters = targets::expected_clusters(&spec);
+    let mut without_works = false;
     if let Some(id) = id {
         let selector = ListParams::default().labels(&format!("{label}={id}"));
-        let works = pages::all(&Api::<Work>::all(client.clone()), selector).await?;
-        works.into_iter().for_each(|work| world.insert_work(work));
+        let works =
+            report::permitted(pages::all(&Api::<Work>::all(client.clone()), selector).await.map_err(Into::into))?;
+        without_works = works.is_none();
+        works.into_iter().flatten().for_each(|work| world.insert_work(work));
         // A member may still have a copy that it does not delete.
         clusters.extend(world.works.keys().map(|key| key.cluster.clone()));
     }
     for cluster in of_names(client, &clusters).await? {
         world.insert_cluster(cluster);
     }
-    Ok(world)
+    Ok((world, without_works))
 }
 
 async fn of_names(client: &Client, wanted: &BTreeSet<ClusterName>) -> Result<Vec<Cluster>, kube::Error> {

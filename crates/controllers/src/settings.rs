@@ -100,4 +100,10 @@ impl ControllerList {
     pub fn enabled(&self, name: &str) -> bool {
         self.enabled.contains(name)
     }
+
+    /// True if a controller is enabled that is none of these.
+    #[must_use]
+    pub fn has_others_than(&self, names: &[&str]) -> bool {
+        self.enabled.iter().any(|name| !names.contains(name))
+    }
 }

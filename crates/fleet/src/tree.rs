@@ -7,7 +7,7 @@ use ironclad_api::{
     Condition, ObjectMeta,
     annotations::{self, PROCEED_WITHOUT_CLEANUP},
     conditions, labels, names,
-    work::{ResourceBindingSpec, ResourceBindingStatus, ResourceHealth, Work},
+    work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth, Work},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -71,6 +71,8 @@ pub struct Explained {
     /// Works without a binding: those of a Namespace that namespace sync brings to every member, or of an autoscaler
     /// that members run.
     pub placed: Option<Placed>,
+    /// The reader may not see Works: the binding's status says what is applied.
+    pub without_works: bool,
 }
 
 /// Works that a controller makes without a binding.
@@ -106,7 +108,7 @@ pub fn tree(world: &World, template: &ObjectKey, explained: &Explained) -> Optio
     let bound = binding_of(world, template);
     let claimed = policy(world, object, bound.as_ref(), explained, &mut tree);
     match bound {
-        Some(bound) => binding(world, template, &bound, &mut tree),
+        Some(bound) => binding(world, template, &bound, explained, &mut tree),
         None if claimed => {
             let detail = explained.unbound.as_deref().unwrap_or("is not made yet");
             tree.push(2, "ResourceBinding", LinkState::Waiting, detail);
@@ -239,7 +241,7 @@ fn policy(world: &World, template: &Value, bound: Option<&Bound<'_>>, explained:
     true
 }
 
-fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tree) {
+fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, explained: &Explained, tree: &mut Tree) {
     let (state, detail) = scheduled(bound);
     tree.push(2, format!("{} {}", bound.kind, bound.key), state, detail);
     for task in &bound.spec.graceful_eviction_tasks {
@@ -265,20 +267,22 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
         let (state, detail) = cluster_state(world, cluster);
         tree.push(3, format!("Cluster {cluster}"), state, detail);
         let work = work_of(world, bound, cluster);
-        let (state, detail) = match work {
+        let reported = explained.without_works.then(|| reported(bound, cluster)).flatten();
+        let known = work.map(Applied::of).or_else(|| reported.map(Applied::reported));
+        let (state, detail) = match &known {
             None => not_made(world, bound, cluster),
             Some(_) if suspended(cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
-            Some(work) => match staying.iter().find(|copy| copy.cluster == *cluster && copy.replicas > 0) {
+            Some(known) => match staying.iter().find(|copy| copy.cluster == *cluster && copy.replicas > 0) {
                 Some(copy) => (LinkState::Waiting, copy.stays()),
-                None => applied(work),
+                None => (known.state, known.detail.clone()),
             },
         };
         let resource = &bound.spec.resource;
         let default = || names::work_name(&resource.kind, &resource.namespace, &resource.name);
         let name = work.and_then(|work| work.metadata.name.clone()).unwrap_or_else(default);
         tree.push(4, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
-        if work.is_some() {
-            copy(world, template, cluster, work, tree);
+        if let Some(known) = known {
+            copy_at(5, world, template, cluster, &known, tree);
         }
     }
     let others: BTreeSet<&ClusterName> =
@@ -286,21 +290,25 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tr
     for (cluster, work) in others.into_iter().filter_map(|cluster| Some((cluster, work_of(world, bound, cluster)?))) {
         let (state, detail) = cluster_state(world, cluster);
         tree.push(3, format!("Cluster {cluster}"), state, detail);
-        let (state, detail) = match applied(work) {
-            refused @ (LinkState::Broken, _) if work.metadata.deletion_timestamp.is_some() => refused,
+        let known = Applied::of(work);
+        let (state, detail) = match known.state {
+            LinkState::Broken if work.metadata.deletion_timestamp.is_some() => (known.state, known.detail.clone()),
             _ => (LinkState::Waiting, "is to be deleted".to_owned()),
         };
         let name = work.metadata.name.as_deref().unwrap_or_default();
         tree.push(4, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
-        copy(world, template, cluster, Some(work), tree);
+        copy_at(5, world, template, cluster, &known, tree);
     }
+}
+
+/// The binding's status about a cluster.
+fn reported<'a>(bound: &Bound<'a>, cluster: &ClusterName) -> Option<&'a AggregatedStatusItem> {
+    bound.status?.aggregated_status.iter().find(|item| *item.cluster_name == *cluster.0)
 }
 
 /// State of a target without a Work: the reason that the binding's status gives, or the old copy that has to go first.
 fn not_made(world: &World, bound: &Bound<'_>, cluster: &ClusterName) -> (LinkState, String) {
-    let items = bound.status.map_or(&[][..], |status| &status.aggregated_status);
-    let item = items.iter().find(|item| *item.cluster_name == *cluster.0 && !item.applied);
-    match item.map(|item| item.applied_message.as_str()) {
+    match reported(bound, cluster).filter(|item| !item.applied).map(|item| item.applied_message.as_str()) {
         Some(message) if !message.is_empty() => (LinkState::Broken, format!("was not made: {message}")),
         _ => match old_copy(world, bound) {
             Some(from) => {
@@ -348,11 +356,13 @@ fn without_binding(world: &World, template: &ObjectKey, explained: &Explained, t
         tree.push(2, format!("Cluster {cluster}"), state, detail);
         let mut keys = placed.works.iter().map(|name| WorkKey { cluster: cluster.clone(), name: name.as_str().into() });
         let work = keys.find_map(|key| world.works.get(&key)).map(|work| &**work);
-        let (state, detail) = work.map_or((LinkState::Waiting, "is not made yet".to_owned()), applied);
+        let known = work.map(Applied::of);
+        let not_made = || (LinkState::Waiting, "is not made yet".to_owned());
+        let (state, detail) = known.as_ref().map_or_else(not_made, |known| (known.state, known.detail.clone()));
         let name = work.and_then(|work| work.metadata.name.as_deref()).unwrap_or(first);
         tree.push(3, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
-        if work.is_some() {
-            copy_at(4, world, template, cluster, work, tree);
+        if let Some(known) = known {
+            copy_at(4, world, template, cluster, &known, tree);
         }
     }
 }
@@ -409,28 +419,37 @@ fn work_of<'a>(world: &'a World, bound: &Bound<'_>, cluster: &ClusterName) -> Op
     works.find(|work| work.metadata.labels.as_ref().and_then(|labels| labels.get(label)) == Some(id)).map(|w| &**w)
 }
 
-fn applied(work: &Work) -> (LinkState, String) {
-    match condition(work.status.as_ref().map(|s| &s.conditions), conditions::work::APPLIED) {
-        Some(condition) if condition.status == conditions::TRUE => (LinkState::Ok, "applied".to_owned()),
-        Some(condition) => (LinkState::Broken, message_of(&condition.reason, &condition.message)),
-        None => (LinkState::Waiting, "is not applied yet".to_owned()),
+/// Result of applying a manifest to a cluster.
+struct Applied {
+    state: LinkState,
+    detail: String,
+    health: Option<ResourceHealth>,
+}
+
+impl Applied {
+    fn of(work: &Work) -> Self {
+        let health = work.status.as_ref().and_then(|status| status.manifest_statuses.first()?.health);
+        let (state, detail) = match condition(work.status.as_ref().map(|s| &s.conditions), conditions::work::APPLIED) {
+            Some(condition) if condition.status == conditions::TRUE => (LinkState::Ok, "applied".to_owned()),
+            Some(condition) => (LinkState::Broken, message_of(&condition.reason, &condition.message)),
+            None => (LinkState::Waiting, "is not applied yet".to_owned()),
+        };
+        Self { state, detail, health }
+    }
+
+    /// The same as the binding's status has it.
+    fn reported(item: &AggregatedStatusItem) -> Self {
+        let (state, detail) = match (item.applied, item.applied_message.as_str()) {
+            (true, _) => (LinkState::Ok, "applied"),
+            (false, "") => (LinkState::Waiting, "is not applied yet"),
+            (false, message) => (LinkState::Broken, message),
+        };
+        Self { state, detail: format!("{detail}, as the binding reports"), health: item.health }
     }
 }
 
-fn copy(world: &World, template: &ObjectKey, cluster: &ClusterName, work: Option<&Work>, tree: &mut Tree) {
-    copy_at(5, world, template, cluster, work, tree);
-}
-
-fn copy_at(
-    depth: usize,
-    world: &World,
-    template: &ObjectKey,
-    cluster: &ClusterName,
-    work: Option<&Work>,
-    tree: &mut Tree,
-) {
-    let health = work.and_then(|work| work.status.as_ref()?.manifest_statuses.first()?.health);
-    let is_applied = work.is_some_and(|work| applied(work).0 == LinkState::Ok);
+fn copy_at(depth: usize, world: &World, template: &ObjectKey, cluster: &ClusterName, known: &Applied, tree: &mut Tree) {
+    let is_applied = known.state == LinkState::Ok;
     let (state, detail) = match world.members.get(cluster).map(|objects| objects.get(template)) {
         None => (LinkState::Waiting, "could not be asked".to_owned()),
         Some(None) if is_applied => {
@@ -439,7 +458,7 @@ fn copy_at(
         Some(None) => (LinkState::Waiting, "is not there yet".to_owned()),
         Some(Some(object)) => {
             let mut detail = readiness(object);
-            let (state, word) = match health {
+            let (state, word) = match known.health {
                 // The object was read now, the health was reported before.
                 Some(ResourceHealth::Unhealthy) if is_ready(object) => (LinkState::Waiting, "health not reported yet"),
                 Some(ResourceHealth::Unhealthy) if is_starting(object) => (LinkState::Waiting, "not healthy yet"),

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use ironclad_api::annotations::EXPLAIN_LEADER_ADDRESS;
 use ironclad_cli::{duration, print, report::Misused};
-use ironclad_controllers::Controllers;
+use ironclad_controllers::{ControllerList, Controllers};
 use ironclad_planning::announcement::LeaseName;
 use ironclad_runtime::Api;
 use ironclad_runtime::leader::{Elector, LeaderOptions};
@@ -57,7 +57,7 @@ pub(crate) struct LeaderFlags {
     /// Name of the Lease
     #[arg(long, default_value = "ironclad", value_name = "NAME", env = "IRONCLAD_LEADER_ELECT_RESOURCE_NAME")]
     leader_elect_resource_name: String,
-    /// Also hold the Leases of Karmada's own processes, and refuse to start while one of them runs
+    /// Also hold the Leases of Karmada's own processes, so that none of them works beside this one
     #[arg(long, env = "IRONCLAD_TAKE_OVER_KARMADA", value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
     take_over_karmada: bool,
 }
@@ -68,8 +68,7 @@ impl LeaderFlags {
     /// what only the leader knows.
     ///
     /// # Errors
-    /// The durations do not fit together, the namespace cannot be created, or a Karmada that is to be replaced is
-    /// running.
+    /// The durations do not fit together, or the namespace cannot be created.
     pub(crate) async fn electors(
         &self,
         client: &Client,
@@ -96,7 +95,6 @@ impl LeaderFlags {
         ensure_namespace(client, &options.namespace).await?;
         let mut beside = Vec::new();
         if self.take_over_karmada {
-            refuse_beside_karmada(client, seam, &options).await?;
             for name in OF_KARMADA {
                 let options = LeaderOptions {
                     name: name.to_owned(),
@@ -108,6 +106,59 @@ impl LeaderFlags {
             }
         }
         Ok(Some(Electors { main: Elector::new(client.clone(), seam.clone(), options), beside }))
+    }
+
+    /// Refuses to work beside a running Karmada: observes the Leases of those of its processes that do what these
+    /// controllers do, for one lease duration, unless they have expired by the clock of this machine. With
+    /// `--take-over-karmada` all of them are observed, expired or not.
+    ///
+    /// # Errors
+    /// One of them is renewed, or can't be read.
+    pub(crate) async fn refuse_beside_karmada(
+        &self,
+        client: &Client,
+        controllers: &ControllerList,
+        seam: &Seam,
+    ) -> anyhow::Result<()> {
+        let names = if self.take_over_karmada { OF_KARMADA.to_vec() } else { doing_the_same(controllers) };
+        let may_live = |lease: &Lease| {
+            let spec = lease.spec.clone().unwrap_or_default();
+            let seconds = spec.lease_duration_seconds.unwrap_or_default().unsigned_abs();
+            let ends = spec.renew_time.map(|renewed| renewed.0 + Duration::from_secs(seconds.into()));
+            self.take_over_karmada || ends.is_some_and(|ends| ends >= seam.clock.wall())
+        };
+        let api: Api<Lease> = Api::namespaced(client.clone(), &self.leader_elect_resource_namespace);
+        let look = async || -> anyhow::Result<BTreeMap<&str, (String, Lease)>> {
+            let mut leases = BTreeMap::new();
+            for name in names.iter().copied() {
+                let lease = api.get_opt(name).await.with_context(|| format!("reading Lease {name}"))?;
+                let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+                if let Some((lease, holder)) = lease.and_then(|lease| holder(&lease).map(|holder| (lease, holder)))
+                    && !holder.is_empty()
+                    && !holder.starts_with(OURS)
+                    && may_live(&lease)
+                {
+                    leases.insert(name, (holder, lease));
+                }
+            }
+            Ok(leases)
+        };
+        let before = look().await?;
+        if before.is_empty() {
+            return Ok(());
+        }
+        let lasts = self.leader_elect_lease_duration;
+        print::note(&format!("waiting {lasts:?} for renewals by a running Karmada"));
+        seam.clock.sleep(lasts).await;
+        for (name, (holder, lease)) in look().await? {
+            if before.get(name).is_none_or(|(_, old)| old.spec != lease.spec) {
+                bail!(
+                    "Karmada's {name} runs here, held by {holder}\n  because its Lease is renewed: two would control the \
+                     same clusters\n  try: stop it first, or leave out here what it does: --controllers"
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -262,38 +313,13 @@ async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Observes the Leases of Karmada's processes for one lease duration, and fails if one is renewed.
-async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOptions) -> anyhow::Result<()> {
-    let api: Api<Lease> = Api::namespaced(client.clone(), &options.namespace);
-    let look = async || -> anyhow::Result<BTreeMap<&str, (String, Lease)>> {
-        let mut leases = BTreeMap::new();
-        for name in OF_KARMADA {
-            let lease = api.get_opt(name).await.with_context(|| format!("reading Lease {name}"))?;
-            let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
-            if let Some((lease, holder)) = lease.and_then(|lease| holder(&lease).map(|holder| (lease, holder)))
-                && !holder.is_empty()
-                && !holder.starts_with(OURS)
-            {
-                leases.insert(name, (holder, lease));
-            }
-        }
-        Ok(leases)
-    };
-    let before = look().await?;
-    if before.is_empty() {
-        return Ok(());
-    }
-    print::note(&format!("waiting {:?} for renewals by a running Karmada", options.lease_duration));
-    seam.clock.sleep(options.lease_duration).await;
-    for (name, (holder, lease)) in look().await? {
-        if before.get(name).is_none_or(|(_, old)| old.spec != lease.spec) {
-            bail!(
-                "Karmada's {name} runs here, held by {holder}\n  because its Lease is renewed: two would control the \
-                 same clusters\n  try: stop it first"
-            );
-        }
-    }
-    Ok(())
+/// The Leases of those processes of Karmada that do what these controllers do.
+fn doing_the_same(controllers: &ControllerList) -> Vec<&'static str> {
+    let [manager, scheduler, descheduler] = OF_KARMADA;
+    let apart = [(scheduler, "scheduler"), (descheduler, "descheduler")];
+    let of_manager = controllers.has_others_than(&apart.map(|(_, name)| name)).then_some(manager);
+    let apart = apart.into_iter().filter(|(_, name)| controllers.enabled(name)).map(|(lease, _)| lease);
+    of_manager.into_iter().chain(apart).collect()
 }
 
 /// The name of this machine.
@@ -356,8 +382,15 @@ mod tests {
         }
 
         async fn electors(&self, line: &str) -> anyhow::Result<Option<Electors>> {
+            self.electors_of(line, "*").await
+        }
+
+        async fn electors_of(&self, line: &str, controllers: &str) -> anyhow::Result<Option<Electors>> {
             let line = std::iter::once("run").chain(line.split_whitespace());
-            Line::try_parse_from(line).unwrap().leader.electors(&self.client, None, &self.seam).await
+            let controllers = ControllerList::parse(controllers).unwrap();
+            let leader = Line::try_parse_from(line).unwrap().leader;
+            leader.refuse_beside_karmada(&self.client, &controllers, &self.seam).await?;
+            leader.electors(&self.client, None, &self.seam).await
         }
 
         async fn holder(&self, name: &str) -> String {
@@ -413,6 +446,38 @@ mod tests {
             assert!(error.starts_with(&want), "{error}");
             assert_eq!(plane.holder(name).await, "host_1", "nothing was taken from it");
         }
+    }
+
+    /// Without the flag those are refused that would do the same work, also without an election.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_runs_beside_a_karmada_that_does_the_same() {
+        for (line, controllers, name, want) in [
+            ("", "*", "karmada-controller-manager", true),
+            ("--leader-elect=false", "*", "karmada-controller-manager", true),
+            ("", "*", "karmada-scheduler", true),
+            ("", "*,-scheduler", "karmada-scheduler", false),
+            ("", "scheduler", "karmada-controller-manager", false),
+            ("", "scheduler", "karmada-scheduler", true),
+            ("", "*,descheduler", "karmada-descheduler", true),
+            ("", "*", "karmada-descheduler", false),
+        ] {
+            let plane = Plane::new().await;
+            plane.renewed(name, "host_1").await;
+            let renewal = async {
+                plane.seam.clock.sleep(Duration::from_secs(2)).await;
+                plane.renewed(name, "host_1").await;
+            };
+            let (electors, ()) = futures::join!(plane.electors_of(line, controllers), renewal);
+            let refused = electors.err().is_some_and(|error| error.to_string().starts_with("Karmada's"));
+            assert_eq!(refused, want, "{line} --controllers={controllers} beside {name}");
+        }
+        // One that has ended long ago delays nobody.
+        let plane = Plane::new().await;
+        plane.renewed("karmada-scheduler", "host_1").await;
+        plane.seam.clock.sleep(Duration::from_secs(16)).await;
+        let began = plane.seam.clock.mono();
+        plane.electors("").await.unwrap();
+        assert_eq!(plane.seam.clock.mono(), began);
     }
 
     #[tokio::test(start_paused = true)]

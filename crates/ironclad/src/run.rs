@@ -188,6 +188,8 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let server = config.cluster_url.to_string();
     let address = Address::from(&config);
     let client = client_from_kubeconfig(config, plane.clone())?;
+    // Its definitions stay as they are.
+    args.leader.refuse_beside_karmada(&client, &settings.controllers, seam).await?;
     for (name, _) in install_at_start(&client, &seam.clock, at_start, INSTALL_MAX).await? {
         print::note(&format!("installed {name}"));
     }
@@ -210,7 +212,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         announce(&format!("webhooks: {address}"));
     }
 
-    let tunnels = Tunnels::default();
+    let tunnels = Tunnels::of_replica(&seam.rng.uuid());
     let connections = Connections::new(Arc::new(NetworkConnector::new(members.clone(), tunnels.clone())), Scope::All);
     let mut observed = None;
     if let Some(adapter) = adapter {

@@ -21,7 +21,7 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, select},
 };
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{body::Incoming, client::conn::http2::SendRequest, upgrade::Upgraded};
 use hyper_util::{
@@ -36,6 +36,11 @@ use tower::Service;
 
 /// Name of the protocol in the header Upgrade.
 pub const TUNNEL: &str = "ironclad-tunnel";
+/// Header of the answer to an agent: the process of the control plane in which the tunnel ends, if there may be several.
+pub const REPLICA: HeaderName = HeaderName::from_static("ironclad-replica");
+/// Header of an agent's request: the processes to which it holds tunnels, between commas. One that finds itself among
+/// them answers 409.
+pub const HELD: HeaderName = HeaderName::from_static("ironclad-tunnels-held");
 /// Interval of the probes by which both ends find that the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Time for the answer to a probe.
@@ -60,6 +65,7 @@ pub struct Tunnels(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
+    replica: Option<Arc<str>>,
     open: RwLock<BTreeMap<String, Open>>,
     made: AtomicU64,
     handlers: RwLock<Vec<OnChange>>,
@@ -71,6 +77,18 @@ struct Open {
 }
 
 impl Tunnels {
+    /// Tunnels to a process beside which there may be others, of this name among them.
+    #[must_use]
+    pub fn of_replica(name: &str) -> Self {
+        Self(Arc::new(Shared { replica: Some(name.into()), ..Shared::default() }))
+    }
+
+    /// Name of the process among its replicas; none if there is only one.
+    #[must_use]
+    pub fn replica(&self) -> Option<Arc<str>> {
+        self.0.replica.clone()
+    }
+
     /// True while the agent of this cluster holds a tunnel open.
     #[must_use]
     pub fn is_open(&self, cluster: &str) -> bool {

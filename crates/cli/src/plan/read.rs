@@ -14,7 +14,7 @@ use ironclad_runtime::Api;
 use kube::{Client, Resource, api::ListParams};
 use serde_json::Value;
 
-use crate::{input, print};
+use crate::{input, print, report::permitted};
 
 /// Objects per page.
 const PAGE: u32 = 500;
@@ -51,19 +51,11 @@ pub(crate) async fn quotas(client: &Client, settings: &Settings) -> anyhow::Resu
     if !settings.gates.enabled(Gate::FederatedQuotaEnforcement) {
         return Ok(Vec::new());
     }
-    match all::<FederatedResourceQuota>(client).await {
-        Ok(quotas) => Ok(quotas.into_iter().map(Arc::new).collect()),
-        Err(error) if is_forbidden(&error) => {
-            print::note("not known here: FederatedResourceQuotas, which you may not list in all namespaces");
-            Ok(Vec::new())
-        }
-        Err(error) => Err(error),
+    let quotas = permitted(all::<FederatedResourceQuota>(client).await)?;
+    if quotas.is_none() {
+        print::note("not known here: FederatedResourceQuotas, which you may not list in all namespaces");
     }
-}
-
-fn is_forbidden(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<kube::Error>();
-    cause.is_some_and(|cause| matches!(cause, kube::Error::Api(status) if status.code == 403))
+    Ok(quotas.into_iter().flatten().map(Arc::new).collect())
 }
 
 /// Every object, a page at a time.

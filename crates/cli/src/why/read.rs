@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::{
     plan::read::{dumped, every},
     print,
+    report::permitted,
     resource::{self, Resources},
 };
 
@@ -83,7 +84,9 @@ pub(crate) async fn live(
         for gvk in interpreter.autoscalers().keys() {
             let Some(resource) = served.of_kind(&gvk.api_version(), &gvk.kind) else { continue };
             let api = crate::tree::api(client.clone(), resource, namespace);
-            for object in crate::pages::all(&api, ListParams::default()).await? {
+            let objects = crate::pages::all(&api, ListParams::default()).await;
+            // Whoever may not read them has none that scale the template.
+            for object in permitted(objects.map_err(Into::into))?.into_iter().flatten() {
                 fleet.world.insert_template(crate::tree::whole(&object, resource)?);
             }
         }
@@ -92,7 +95,13 @@ pub(crate) async fn live(
         // Preemption compares with the bindings of all namespaces, groups of workloads with those of their own.
         let all = if reads_all(&fleet, found.as_ref()) {
             fleet.quotas = crate::plan::read::quotas(client, &fleet.settings).await?;
-            every(Api::<ResourceBinding>::all(client.clone())).await?
+            match permitted(every(Api::<ResourceBinding>::all(client.clone())).await)? {
+                Some(all) => all,
+                None => {
+                    print::note("not known here: bindings of other namespaces, which you may not list");
+                    every(bindings).await?
+                }
+            }
         } else if reads_namespace(&fleet, found.as_ref()) {
             every(bindings).await?
         } else {

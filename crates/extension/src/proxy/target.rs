@@ -181,7 +181,7 @@ fn check(cluster: &Cluster, own: &str, has_tunnel: bool) -> Result<(), ApiError>
     let name = cluster.name_any();
     if cluster.spec.sync_mode == SyncMode::Pull && !has_tunnel {
         return Err(unavailable(format!(
-            "{name} is a pull member without a tunnel: its agent is not connected to this process, or is none of ironclad's"
+            "{name} is a pull member without a tunnel: its agent is not connected to this replica, or is none of ironclad's"
         )));
     }
     let ready =

@@ -1,10 +1,10 @@
 //! Tunnels of agents, as the control plane accepts them (specification/proposals/001.md, specification/operations.md
 //! 10.3): `agent.ironclad.io/v1alpha1 clusters/NAME/tunnel`.
 
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use ironclad_api::agents::{AGENT_API_GROUP, tunnel_path};
 use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody, Upgrade};
-use ironclad_runtime::TUNNEL;
+use ironclad_runtime::{HELD, REPLICA, TUNNEL};
 
 use super::{ClusterProxy, Watched};
 
@@ -28,11 +28,15 @@ impl ClusterProxy {
         if asked != Some(TUNNEL) {
             return Err(ApiError::bad_request(format!("a tunnel is asked for with the header Upgrade: {TUNNEL}")));
         }
-        let upgrade = Upgrade::of(&mut request)?;
         let tunnels = self.0.targets.tunnels().clone();
+        let replica = tunnels.replica();
+        if tunnels.is_open(&cluster) && replica.as_deref().is_some_and(|replica| is_named(request.headers(), replica)) {
+            return Err(ApiError::new(409, "AlreadyExists", "this replica has a tunnel of this agent"));
+        }
+        let upgrade = Upgrade::of(&mut request)?;
         let path = tunnel_path(&cluster);
         let watched = Watched { shared: self.0.clone(), method: Method::GET, path, identity };
-        Ok(upgrade.switch(HeaderValue::from_static(TUNNEL), move |connection| async move {
+        let mut switching = upgrade.switch(HeaderValue::from_static(TUNNEL), move |connection| async move {
             tracing::info!(cluster, "the agent opened its tunnel");
             tokio::select! {
                 biased;
@@ -42,8 +46,17 @@ impl ClusterProxy {
                     Err(error) => tracing::warn!(cluster, %error, "the tunnel broke"),
                 },
             }
-        }))
+        });
+        let name = replica.and_then(|replica| HeaderValue::try_from(&*replica).ok());
+        switching.headers_mut().extend(name.map(|name| (REPLICA, name)));
+        Ok(switching)
     }
+}
+
+/// True if an agent says that it has a tunnel to this replica.
+fn is_named(headers: &HeaderMap, replica: &str) -> bool {
+    let held = headers.get(HELD).and_then(|held| held.to_str().ok()).unwrap_or_default();
+    held.split(',').any(|name| name.trim() == replica)
 }
 
 #[cfg(test)]
@@ -62,5 +75,19 @@ mod tests {
             assert_eq!(cluster_of(path), want, "{path}");
         }
         assert_eq!(cluster_of(&tunnel_path("m1")), Some("m1"));
+    }
+    #[test]
+    fn replicas_find_themselves_among_those_that_are_held() {
+        for (held, want) in [
+            (None, false),
+            (Some(""), false),
+            (Some("a"), false),
+            (Some("b"), true),
+            (Some("a, b"), true),
+            (Some("ab"), false),
+        ] {
+            let headers: HeaderMap = held.map(|held| (HELD, HeaderValue::from_static(held))).into_iter().collect();
+            assert_eq!(is_named(&headers, "b"), want, "{held:?}");
+        }
     }
 }

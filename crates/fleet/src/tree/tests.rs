@@ -56,6 +56,35 @@ fn a_chain_in_order() {
     );
 }
 
+/// Works hold the manifests of all tenants, so a tenant may not read them.
+#[test]
+fn the_binding_says_what_is_applied_where_works_may_not_be_read() {
+    let mut world = world();
+    world.works.clear();
+    let reported = json!({"status": {"aggregatedStatus": [
+        {"clusterName": "m1", "applied": true, "health": "Healthy"},
+        {"clusterName": "m2", "appliedMessage": "denied"},
+    ]}});
+    world.insert_binding(changed(binding(), reported));
+    let without = Explained { without_works: true, ..Explained::default() };
+    assert_eq!(
+        printed_as(&world, &key(), &without)[3..],
+        [
+            "      Cluster m1 [Ok] ",
+            "        Work karmada-es-m1/web-56d6c779bb [Ok] applied, as the binding reports",
+            "          m1: Deployment shop/web [Ok] 0/2 ready, healthy",
+            "      Cluster m2 [Ok] ",
+            "        Work karmada-es-m2/web-56d6c779bb [Broken] denied, as the binding reports <-",
+            "          m2: Deployment shop/web [Waiting] 0/1 ready, health not known",
+        ]
+    );
+    let not_yet = json!({"status": {"aggregatedStatus": [{"clusterName": "m1"}]}});
+    world.insert_binding(changed(binding(), not_yet));
+    let lines = printed_as(&world, &key(), &without);
+    assert!(lines[4].ends_with("[Waiting] is not applied yet, as the binding reports <-"), "{lines:?}");
+    assert!(lines[7].ends_with("[Waiting] is not made yet"), "{lines:?}");
+}
+
 #[test]
 fn a_chain_without_claim_or_binding_needs_an_explanation() {
     let follows = json!({"spec": {"requiredBy": [{"namespace": "shop", "name": "web-deployment"}]}});

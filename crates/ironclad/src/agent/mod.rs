@@ -19,7 +19,7 @@ use ironclad_cli::{
     token::BootstrapToken,
 };
 use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Settings};
-use ironclad_extension::{TunnelledMember, hold_tunnel};
+use ironclad_extension::{TunnelledMember, hold_tunnels};
 use ironclad_failover::{
     Flags,
     cluster::agent::{Registration, refuse_other_names, registered},
@@ -416,7 +416,7 @@ impl Agent {
         let (plane, args) = (plane.clone(), self.args.clone());
         session.tasks.spawn("tunnel", async move {
             let end = async || args.tunnel_end(&plane).await;
-            hold_tunnel(end, behind, &args.cluster_name, &of_tunnel).await;
+            hold_tunnels(end, behind, &args.cluster_name, &of_tunnel).await;
         });
         Ok(())
     }

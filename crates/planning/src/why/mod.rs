@@ -166,6 +166,7 @@ impl Explanation {
             unclaimed: Some((state, detail)),
             unbound: is_unbound.then(|| format!("is not made: {}", unbound.join("; "))),
             placed: self.placed_without_binding(),
+            ..Explained::default()
         }
     }
 

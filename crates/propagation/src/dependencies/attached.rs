@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
-    OwnerReference, events, finalizers, labels,
+    OwnerReference,
+    annotations::DEPENDENCY_POLICY_CONFLICT,
+    events, finalizers, labels,
     policy::{ConflictResolution, SuspendClusters},
     work::{BindingSnapshot, BindingSuspension, ResourceBinding, ResourceBindingSpec},
 };
@@ -58,8 +60,8 @@ impl<'a> Attached<'a> {
         }]);
         self.refresh_resource(object);
         self.need(by);
-        let conflict = self.resolve(by);
-        self.report_conflict(plan, conflict);
+        self.resolve(by);
+        self.report_conflict(plan);
         let because = Because::from(Reason::NeededBy { binding: by.key() });
         plan.push(Effect::Create(Box::new(self.new)), because);
     }
@@ -70,8 +72,8 @@ impl<'a> Attached<'a> {
             self.refresh_resource(object);
         }
         self.need(by);
-        let conflict = self.resolve(by);
-        self.write(plan, by, conflict);
+        self.resolve(by);
+        self.write(plan, by);
     }
 
     /// Removes `by` from the bindings that require it. A binding that none requires and no policy created is deleted.
@@ -82,7 +84,7 @@ impl<'a> Attached<'a> {
         }
         let key = by.key();
         self.new.spec.required_by.retain(|snapshot| !is(snapshot, &key));
-        let conflict = self.resolve(by);
+        self.resolve(by);
         if self.new.spec.placement.is_none() && self.new.spec.required_by.is_empty() {
             if self.new.metadata.deletion_timestamp.is_none() {
                 let key = Binding::from(&self.new).key();
@@ -91,15 +93,15 @@ impl<'a> Attached<'a> {
             }
             return;
         }
-        self.write(plan, by, conflict);
+        self.write(plan, by);
     }
 
-    fn write(self, plan: &mut Plan<Effect>, by: Binding<'_>, conflict: Option<String>) {
+    fn write(self, plan: &mut Plan<Effect>, by: Binding<'_>) {
         let written = |binding: &ResourceBinding| json!({"metadata": {"labels": binding.metadata.labels, "annotations": binding.metadata.annotations}, "spec": binding.spec});
         let Some(old) = self.old else { return };
         match merge_patch_between(&written(old), &written(&self.new)) {
             Some(patch) => {
-                self.report_conflict(plan, conflict);
+                self.report_conflict(plan);
                 let key = Binding::from(old).key();
                 plan.push(Effect::Patch { key, patch }, Reason::NeededBy { binding: by.key() }.into());
             }
@@ -107,8 +109,10 @@ impl<'a> Attached<'a> {
         }
     }
 
-    fn report_conflict(&self, plan: &mut Plan<Effect>, conflict: Option<String>) {
-        let Some(message) = conflict else { return };
+    /// A conflict is told once: with the write that records it.
+    fn report_conflict(&self, plan: &mut Plan<Effect>) {
+        let told = self.old.and_then(recorded_conflict);
+        let Some(message) = recorded_conflict(&self.new).filter(|message| Some(*message) != told) else { return };
         let about = Binding::from(&self.new).reference();
         plan.effects.push(Effect::Event(Event::warning(about, events::DEPENDENCY_POLICY_CONFLICT, message)));
     }
@@ -145,8 +149,19 @@ impl<'a> Attached<'a> {
         }
     }
 
-    /// Computes the common settings of the referrers, and drops deleted referrers. Returns the settings that conflict.
-    fn resolve(&mut self, by: Binding<'_>) -> Option<String> {
+    /// Computes the common settings of the referrers, records which of them conflict, and drops deleted referrers.
+    fn resolve(&mut self, by: Binding<'_>) {
+        let conflict = self.settle(by);
+        match (conflict, &mut self.new.metadata.annotations) {
+            (Some(conflict), annotations) => {
+                annotations.get_or_insert_default().insert(DEPENDENCY_POLICY_CONFLICT.into(), conflict);
+            }
+            (None, Some(annotations)) => drop(annotations.remove(DEPENDENCY_POLICY_CONFLICT)),
+            (None, None) => {}
+        }
+    }
+
+    fn settle(&mut self, by: Binding<'_>) -> Option<String> {
         let current = by.key();
         let mut there: Vec<Binding<'_>> = Vec::new();
         let mut deleted: Vec<BindingSnapshot> = Vec::new();
@@ -195,6 +210,10 @@ impl<'a> Attached<'a> {
         }
         (!fields.is_empty()).then(|| format!("the bindings that need this disagree: {}", fields.join("; ")))
     }
+}
+
+fn recorded_conflict(binding: &ResourceBinding) -> Option<&str> {
+    binding.metadata.annotations.as_ref()?.get(DEPENDENCY_POLICY_CONFLICT).map(String::as_str)
 }
 
 fn is(snapshot: &BindingSnapshot, key: &ironclad_fleet::BindingKey) -> bool {

@@ -161,6 +161,40 @@ fn preservation_conflicts_are_reported() {
     assert_eq!(world.attached[0].spec.preserve_resources_on_deletion, Some(true));
 }
 
+/// Policies are edited apart: after the first edit the settings of the attached binding are those of both edits. The
+/// second one still tells what conflicts since, once.
+#[test]
+fn conflicts_that_change_no_setting_are_reported_once() {
+    let spec = |resolution: &str, preserve: bool| json!({"conflictResolution": resolution, "preserveResourcesOnDeletion": preserve});
+    let mut world = World::default();
+    world.config("c");
+    world.workload("a", &["m1"], &["c"], spec("Overwrite", true));
+    world.workload("b", &["m1"], &["c"], spec("Abort", false));
+    let _attached = (world.reconcile("a"), world.reconcile("b"));
+
+    world.workload("b", &["m1"], &["c"], spec("Overwrite", false));
+    assert_eq!(
+        events(&world.reconcile("b")),
+        [
+            "DependencyPolicyConflict the bindings that need this disagree: PreserveResourcesOnDeletion conflicted (true vs false), true is used"
+        ]
+    );
+    assert!(world.reconcile("a").is_quiet() && world.reconcile("b").is_quiet(), "it is told once");
+
+    world.workload("c", &["m2"], &["c"], spec("Overwrite", true));
+    assert_eq!(events(&world.reconcile("c")), [""; 0], "the same conflict with one more referrer");
+
+    world.workload("b", &["m1"], &["c"], spec("Overwrite", true));
+    assert_eq!(events(&world.reconcile("b")), [""; 0]);
+    let recorded = |world: &World| {
+        world.attached[0].metadata.annotations.as_ref().unwrap().keys().any(|key| key.contains("policy-conflict"))
+    };
+    assert!(!recorded(&world), "nothing conflicts now");
+
+    world.workload("b", &["m1"], &["c"], spec("Overwrite", false));
+    assert_eq!(events(&world.reconcile("b")).len(), 1, "it is told again when it comes back");
+}
+
 #[test]
 fn unreferenced_attached_binding_is_deleted() {
     for (name, change) in [

@@ -74,7 +74,9 @@ mod settings_real;
 mod shown;
 mod sim_up;
 mod taints_sim;
+mod takeover_real;
 mod tenant;
+mod tenant_up;
 mod verbs_up;
 mod without_effect_sim;
 

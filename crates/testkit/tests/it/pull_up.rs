@@ -1,12 +1,15 @@
 //! A member in pull mode, from the token to the proxy: with `up`, and with `run` on real kube-apiservers.
 
-use std::{path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, ensure};
+use ironclad_runtime::carry_both;
+use ironclad_seam::Seam;
 use ironclad_testkit::{
     binary::{Daemon, free_port, ironclad},
     real::{Binaries, Config, Kubectl, NodeShape, RealEnv, until},
 };
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::propagation_up::kubectl;
 
@@ -170,8 +173,17 @@ async fn agents_serve_members_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     };
     let of_plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &of_plane]).await?.success()?;
-    let run = ["run", "--kubeconfig", &of_plane, "--metrics-bind-address=0", "--proxy-bind-address=127.0.0.1:0"];
-    let daemon = Daemon::start(run).await?;
+    // Both have the address of whoever balances between them.
+    let listeners = [format!("127.0.0.1:{}", free_port()?), format!("127.0.0.1:{}", free_port()?)];
+    let seam = Seam::system("test");
+    let front = balance(&seam, listeners.clone()).await?;
+    let run = async |listener: &str, until: &str| {
+        let (listener, front) = (format!("--proxy-bind-address={listener}"), format!("--proxy-url=https://{front}"));
+        let line = ["run", "--kubeconfig", &of_plane, "--metrics-bind-address=0", &listener, &front];
+        Ok::<_, anyhow::Error>(Daemon::start_until(line, until).await?.0)
+    };
+    let leader = run(&listeners[0], "ready").await?;
+    let other = run(&listeners[1], "proxy to members").await?;
     let dir = tempfile::tempdir()?;
     let (plane, member) = (env.plane().kubectl(), env.member(0).kubectl());
     let own = dir.path().join("agent.kubeconfig");
@@ -183,20 +195,53 @@ async fn agents_serve_members_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     // Over the tunnel, which ends at the listener of the proxy.
     let me = plane.run(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await?;
     let proxied = dir.path().join("edge.kubeconfig");
-    std::fs::write(&proxied, ironclad(["kubeconfig", "edge", "--kubeconfig", &of_plane]).await?.success()?)?;
-    let proxied = env.kubectl(&proxied);
+    let balanced = ironclad(["kubeconfig", "edge", "--kubeconfig", &of_plane]).await?.success()?;
+    ensure!(balanced.contains(&front.to_string()), "{balanced}");
     member.apply(&ADMINISTRATORS.replace("USER", &me)).await?;
     plane.apply(&PROXY_ADMINISTRATORS.replace("USER", &me)).await?;
-    until("the member answers over its tunnel", DEADLINE, async || {
-        // kubectl hides the message of a discovery that is refused.
-        proxied.run(["get", "--raw", "/api"]).await?;
-        let got = proxied.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]).await?;
-        ensure!(got == pods, "{got}");
-        Ok(())
-    })
-    .await?;
+    let answers = async |listener: &str| {
+        std::fs::write(&proxied, balanced.replace(&front.to_string(), listener))?;
+        let proxied = env.kubectl(&proxied);
+        until(&format!("the member answers over its tunnel to {listener}"), DEADLINE, async || {
+            // kubectl hides the message of a discovery that is refused.
+            proxied.run(["get", "--raw", "/api"]).await?;
+            let got = proxied.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.name}"]).await?;
+            ensure!(got == pods, "{got}");
+            Ok(())
+        })
+        .await
+    };
+    for listener in &listeners {
+        answers(listener).await?;
+    }
+    // A replica that comes back gets its tunnel again.
+    other.stop().await?;
+    let other = run(&listeners[1], "proxy to members").await?;
+    answers(&listeners[1]).await?;
+    answers(&listeners[0]).await?;
     serving.stop().await?;
-    daemon.stop().await
+    other.stop().await?;
+    leader.stop().await?;
+    seam.tasks.kill();
+    Ok(())
+}
+
+/// Connections to the address that is returned go to these in turn; one that nobody accepts is closed.
+async fn balance(seam: &Seam, listeners: [String; 2]) -> anyhow::Result<SocketAddr> {
+    let front = TcpListener::bind("127.0.0.1:0").await?;
+    let address = front.local_addr()?;
+    let tasks = seam.tasks.clone();
+    seam.tasks.spawn("balancer", async move {
+        for to in listeners.iter().cycle() {
+            let Ok((near, _)) = front.accept().await else { return };
+            let to = to.clone();
+            tasks.spawn("balanced", async move {
+                let Ok(far) = TcpStream::connect(to).await else { return };
+                carry_both(near, far).await;
+            });
+        }
+    });
+    Ok(address)
 }
 
 /// The user is mirrored into members.

@@ -265,6 +265,7 @@ async fn a_remedy_drains_the_endpoints_of_its_cluster() -> anyhow::Result<()> {
     world.until_quiet().await?;
     world.kill_controllers();
     remedies.delete("always", &DeleteParams::default()).await?;
+    world.start_controllers().await;
     world.until("it ends", async || Ok(actions().await?.is_empty() && dispatched().await? == [1])).await?;
     world.until_quiet().await
 }

@@ -9,6 +9,8 @@ mod explain;
 mod flags;
 #[cfg(test)]
 mod impersonation;
+#[cfg(test)]
+mod installed;
 mod leader;
 mod memory;
 mod metrics;
@@ -31,9 +33,9 @@ use clap::{
 use ironclad_cli::{
     apply, asked, completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version,
-    warnings, why,
+    crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, manifests, options,
+    plan, print, program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin,
+    unregister, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -78,6 +80,7 @@ enum Verb {
     Tree(Box<tree::Command>),
     Plan(Box<plan::command::Command>),
     Crds(Box<crds::Command>),
+    Manifests(Box<manifests::Command>),
     Interpret(Box<interpret::Command>),
     Sim(Box<sim::command::Command>),
     Top(Box<top::Command>),
@@ -263,6 +266,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Plan(command) => plan::command::run(&command, &clock).await,
             Verb::Interpret(command) => interpret::run(&command, &clock),
             Verb::Crds(command) => crds::run(&command, &clock).await,
+            Verb::Manifests(command) => manifests::run(&command),
             Verb::Doctor(command) => doctor::run(&command, &clock).await,
             Verb::Why(command) => why::run(&command, &clock).await,
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,

@@ -2,7 +2,8 @@
 // prints its observations: one line each, the same on every server that behaves like a kube-apiserver. The test
 // `clients` of ironclad-testkit runs it against the embedded server and a real one and compares the lines.
 //
-// The command `interpreter` is a server instead: an interpreter webhook as users of Karmada write it.
+// The command `interpreter` is a server instead: an interpreter webhook as users of Karmada write it. The command
+// `render` prints what helm makes of a chart, without a server.
 package main
 
 import (
@@ -47,10 +48,15 @@ func main() {
 		end(serveInterpreter(ctx, *home))
 		return
 	}
+	if flags.Arg(0) == "render" && *namespace != "" && flags.NArg() > 3 {
+		end(render(context.Background(), flags.Arg(1), flags.Arg(2), *namespace, flags.Args()[3:]))
+		return
+	}
 	command, known := commands[flags.Arg(0)]
 	if !known || *kubeconfig == "" || *namespace == "" || *home == "" || flags.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: clients --kubeconfig FILE --namespace NAME --home DIR informers|dynamic|leader|apply|manager|helm|restart")
 		fmt.Fprintln(os.Stderr, "       clients --home DIR interpreter")
+		fmt.Fprintln(os.Stderr, "       clients --namespace NAME render CHART RELEASE VALUES...")
 		os.Exit(2)
 	}
 	// Log messages of the libraries go to stderr, which the test shows if a command fails.

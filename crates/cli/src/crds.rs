@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use ironclad_api::roles::cluster_roles;
+use ironclad_api::{StringMap, roles::cluster_roles};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::{
@@ -30,6 +30,8 @@ use crate::{
 
 /// Requests that are under way at a time.
 const AT_ONCE: usize = 8;
+/// Definitions that are listed at a time.
+const PAGE: u32 = 500;
 /// Interval between checks whether a kind is served.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -135,6 +137,70 @@ pub async fn install(
     Ok(installed)
 }
 
+/// Annotation of a definition: the version of the program that installed it.
+const INSTALLED_BY: &str = "crds.ironclad.io/installed-by";
+
+/// True if a version, such as 0.2.0, is newer than another one. Without numbers it is not.
+fn is_newer(version: &str, than: &str) -> bool {
+    let numbers =
+        |text: &str| -> Vec<u64> { text.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect() };
+    numbers(version) > numbers(than)
+}
+
+/// What a server installs when it starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AtStart {
+    /// The definitions.
+    pub crds: bool,
+    /// The ClusterRoles for users of our kinds.
+    pub roles: bool,
+}
+
+/// Installs what is missing or of an older version, for a server that starts. Where a newer version has installed its
+/// definitions, everything stays as it is: during an upgrade an old replica may start once more. Returns what was
+/// written.
+///
+/// # Errors
+/// If something is refused, or a kind is not served in time.
+pub async fn install_at_start(
+    client: &Client,
+    clock: &Clock,
+    what: AtStart,
+    timeout: Duration,
+) -> anyhow::Result<Vec<(String, Outcome)>> {
+    const OURS: &str = env!("CARGO_PKG_VERSION");
+    if what == AtStart::default() {
+        return Ok(Vec::new());
+    }
+    let crds = ironclad_api::crds::crds();
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list_metadata(&params).await.context("looking for CustomResourceDefinitions that are there")?;
+        let ours = page.items.iter().filter(|there| crds.iter().any(|crd| crd.metadata.name == there.metadata.name));
+        let version = |annotations: &StringMap| annotations.get(INSTALLED_BY).cloned();
+        let mut versions = ours.filter_map(|there| there.metadata.annotations.as_ref().and_then(version));
+        if let Some(newer) = versions.find(|version| is_newer(version, OURS)) {
+            crate::print::note(&format!("nothing is installed: version {newer} has installed its definitions"));
+            return Ok(Vec::new());
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => break,
+        }
+    }
+    let roles = cluster_roles(&crds);
+    let mut done = Vec::new();
+    if what.crds {
+        done.extend(install(client, clock, crds, timeout, false).await?);
+    }
+    if what.roles {
+        done.extend(install_roles(client, roles, false).await?);
+    }
+    done.retain(|(_, outcome)| *outcome != Outcome::Unchanged);
+    Ok(done)
+}
+
 /// Annotation of a role that its administrator maintains: the value `false` keeps it as it is.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
@@ -205,7 +271,8 @@ fn replacement(present: &CustomResourceDefinition, ours: &CustomResourceDefiniti
 }
 
 /// A definition is replaced whole: merged, fields that a newer version dropped would stay.
-async fn put(client: &Client, crd: CustomResourceDefinition, dry_run: bool) -> Result<Outcome, kube::Error> {
+async fn put(client: &Client, mut crd: CustomResourceDefinition, dry_run: bool) -> Result<Outcome, kube::Error> {
+    crd.annotations_mut().insert(INSTALLED_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let name = crd.name_any();
@@ -269,6 +336,22 @@ async fn served(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_versions_are_compared() {
+        for (version, than, want) in [
+            ("0.2.0", "0.1.9", true),
+            ("0.10.0", "0.9.0", true),
+            ("1.0.0", "0.9.0", true),
+            ("0.1.0", "0.1.0", false),
+            ("0.1.0", "0.2.0", false),
+            ("0.2.0-rc.1", "0.1.0", true),
+            ("", "0.1.0", false),
+            ("latest", "0.1.0", false),
+        ] {
+            assert_eq!(is_newer(version, than), want, "{version} {than}");
+        }
+    }
 
     #[test]
     fn versions_that_a_server_converts_stay_served() {

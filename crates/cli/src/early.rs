@@ -6,8 +6,8 @@ use clap::{Arg, Args as _, Command};
 
 use crate::connect::Plane;
 
-/// The words of a command line, the program's first, with such flags behind all others. From an unknown flag on the
-/// words stay as they are, as the parser says what is wrong with it.
+/// The words of a command line, the program's first, with such flags behind all others, or without them where the verb
+/// asks no control plane. From an unknown flag on the words stay as they are, as the parser says what is wrong with it.
 #[must_use]
 pub fn behind(tree: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     let early = Plane::augment_args(Command::new("")).arg(Arg::new("namespace").short('n').long("namespace"));
@@ -19,9 +19,21 @@ pub fn behind(tree: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
             (None, None) => break,
         }
     }
-    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    drop(words.splice(end..end, moved));
+    if takes_connection(tree, &words[at.min(words.len())..]) {
+        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        drop(words.splice(end..end, moved));
+    }
     words
+}
+
+/// True if the verb that these words begin with asks a control plane, passes its arguments on, or is none.
+fn takes_connection(tree: &Command, words: &[OsString]) -> bool {
+    let verbs = words.iter().map_while(|word| word.to_str().filter(|word| !word.starts_with('-')));
+    let (verb, depth) = verbs.fold((tree, 0), |(verb, depth), word| match verb.find_subcommand(word) {
+        Some(below) => (below, depth + 1),
+        None => (verb, depth),
+    });
+    depth == 0 || verb.get_arguments().any(|arg| arg.get_long() == Some("kubeconfig") || arg.is_trailing_var_arg_set())
 }
 
 /// Number of words that a flag takes, if the command has it.
@@ -47,8 +59,13 @@ mod tests {
         let own = Arg::new("verbosity").short('v').long("v").global(true);
         let switch = Arg::new("skip").long("skip-headers").num_args(0..=1).require_equals(true).global(true);
         let tree = Command::new("ironclad").arg(own).arg(switch).subcommand(
-            Command::new("get").arg(Arg::new("watch").short('w').action(ArgAction::SetTrue)).arg(Arg::new("kind")),
+            Plane::augment_args(Command::new("get"))
+                .arg(Arg::new("watch").short('w').action(ArgAction::SetTrue))
+                .arg(Arg::new("kind")),
         );
+        let raw = Arg::new("words").trailing_var_arg(true).num_args(0..);
+        let token = Command::new("token").subcommand(Plane::augment_args(Command::new("list")));
+        let tree = tree.subcommands([Command::new("version"), Command::new("exec").arg(raw), token]);
         for (line, want) in [
             ("get pods -n shop", "get pods -n shop"),
             ("--context x get pods", "get pods --context x"),
@@ -60,6 +77,11 @@ mod tests {
                 "--skip-headers --as me --insecure-skip-tls-verify get",
                 "--skip-headers get --as me --insecure-skip-tls-verify",
             ),
+            ("--kubeconfig k version", "version"),
+            ("--kubeconfig=k -n shop version --short", "version --short"),
+            ("--kubeconfig k token list", "token list --kubeconfig k"),
+            ("--kubeconfig k exec pod", "exec pod --kubeconfig k"),
+            ("--kubeconfig k nope", "nope --kubeconfig k"),
             ("--nope --context x get", "--nope --context x get"),
             ("--context x --nope get", "--nope get --context x"),
             ("--context", "--context"),

@@ -2,11 +2,14 @@
 
 /// Verbs, with advice for each. The page about migration has the same table.
 pub const ELSEWHERE: [(&[&str], &str); 3] = [
-    (&["init"], "ironclad up, or ironclad crds --install and ironclad run with a kube-apiserver of your own"),
+    (
+        &["init"],
+        "ironclad up, or ironclad manifests and kubectl apply, or ironclad run with a kube-apiserver of your own",
+    ),
     (
         &["deinit"],
-        "ironclad unjoin of each cluster; then stop ironclad up and delete its data directory, or stop ironclad run and \
-         delete the CRDs",
+        "ironclad unjoin of each cluster; then delete what ironclad manifests printed, or stop ironclad up and delete its \
+         data directory, or stop ironclad run and delete the CRDs",
     ),
     (&["addons"], "--controllers and --feature-gates of ironclad up and ironclad run; search is not built yet"),
 ];

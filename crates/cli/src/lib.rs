@@ -35,6 +35,7 @@ pub mod kubectl;
 mod kyaml;
 mod leader;
 pub mod logs;
+pub mod manifests;
 pub mod members;
 mod nodes;
 pub mod options;

@@ -10,7 +10,8 @@ use ironclad_store::{Commit, Engine, MemoryBackend};
 use crate::Ironclad;
 
 /// Verbs that ask no control plane, and the servers, whose client is that of all verbs (`ironclad-runtime` tests it).
-const LOCAL: [&str; 8] = ["up", "run", "estimator", "agent", "interpret", "version", "completion", "options"];
+const LOCAL: [&str; 9] =
+    ["up", "run", "estimator", "agent", "interpret", "manifests", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
 const ARGUMENTS: [(&str, &str); 62] = [

@@ -9,6 +9,8 @@ mod explain;
 mod flags;
 #[cfg(test)]
 mod impersonation;
+#[cfg(test)]
+mod installed;
 mod leader;
 mod memory;
 mod metrics;
@@ -31,9 +33,9 @@ use clap::{
 use ironclad_cli::{
     apply, asked, completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, options, plan, print,
-    program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin, unregister, version,
-    warnings, why,
+    crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, manifests, options,
+    plan, print, program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin,
+    unregister, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -78,6 +80,7 @@ enum Verb {
     Tree(Box<tree::Command>),
     Plan(Box<plan::command::Command>),
     Crds(Box<crds::Command>),
+    Manifests(Box<manifests::Command>),
     Interpret(Box<interpret::Command>),
     Sim(Box<sim::command::Command>),
     Top(Box<top::Command>),
@@ -180,9 +183,24 @@ fn matches(tree: &clap::Command) -> clap::ArgMatches {
                 print::note(&text);
                 std::process::exit(i32::from(report::MISUSED));
             }
-            tree.clone().get_matches_from(&words)
+            tree.clone().try_get_matches_from(&words).unwrap_or_else(|error| match unknown_flag(&error) {
+                Some(text) => {
+                    print::note(text.trim_end());
+                    std::process::exit(i32::from(report::MISUSED));
+                }
+                None => error.exit(),
+            })
         }
     })
+}
+
+/// The message about a flag that does not exist, in kubectl's words; the rest is the parser's.
+fn unknown_flag(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(flag) = error.get(ContextKind::InvalidArg)? else { return None };
+    let said = format!("unexpected argument '{flag}' found");
+    let text = error.render().to_string();
+    let is_flag = error.kind() == ErrorKind::UnknownArgument && flag.starts_with("--") && text.contains(&said);
+    is_flag.then(|| text.replace(&said, &format!("unknown flag: {flag}")))
 }
 
 /// Answer to a verb of karmadactl that is missing here, in place of a guess which verb was meant.
@@ -248,6 +266,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Plan(command) => plan::command::run(&command, &clock).await,
             Verb::Interpret(command) => interpret::run(&command, &clock),
             Verb::Crds(command) => crds::run(&command, &clock).await,
+            Verb::Manifests(command) => manifests::run(&command),
             Verb::Doctor(command) => doctor::run(&command, &clock).await,
             Verb::Why(command) => why::run(&command, &clock).await,
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
@@ -267,6 +286,25 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_flags_are_told_in_words_of_kubectl() {
+        for (line, want) in [
+            ("ironclad get pods --invalidflag", Some("error: unknown flag: --invalidflag\n")),
+            ("ironclad version --invalidflag", Some("error: unknown flag: --invalidflag\n")),
+            ("ironclad token list --showsecrets", Some("error: unknown flag: --showsecrets\n")),
+            ("ironclad version word", None),
+            ("ironclad nope", None),
+        ] {
+            let error = Ironclad::command().try_get_matches_from(line.split(' ')).unwrap_err();
+            let told = unknown_flag(&error);
+            assert_eq!(
+                told.as_deref().map(|text| want.is_some_and(|want| text.starts_with(want))),
+                want.map(|_| true),
+                "{line}: {told:?}"
+            );
+        }
+    }
 
     #[test]
     fn the_tree_of_commands_is_sound() {

@@ -13,7 +13,13 @@ use std::{
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
 use ironclad_api::cluster::STORED_GROUP;
-use ironclad_cli::{connect, join::Address, print};
+use ironclad_cli::{
+    connect,
+    crds::{AtStart, install_at_start},
+    join::Address,
+    print,
+    report::Misused,
+};
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
     Registration,
@@ -52,6 +58,9 @@ const CARRY_OVER_AGAIN: Duration = Duration::from_secs(2);
 /// Time that a kube-apiserver may need to list a group that it serves already.
 const DISCOVERY_LAG: Duration = Duration::from_secs(5);
 
+/// Time until the kinds that were installed are served.
+const INSTALL_MAX: Duration = Duration::from_secs(60);
+
 /// Run the controllers against an existing kube-apiserver.
 ///
 /// The kube-controller-manager of that kube-apiserver may run only the controllers that maintain objects (namespace,
@@ -77,6 +86,17 @@ pub(crate) struct RunArgs {
     /// Record of running interpreter scripts: one that ended the process is skipped [default: ~/.local/state/ironclad]
     #[arg(long, env = "IRONCLAD_SCRIPT_STATE_DIR", value_name = "DIR")]
     pub script_state_dir: Option<PathBuf>,
+    /// Install at the start what is missing or of an older version: crds (the CustomResourceDefinitions), roles (those
+    /// of their users)
+    #[arg(
+        long,
+        env = "IRONCLAD_INSTALL",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "none",
+        value_name = "LIST"
+    )]
+    pub install: Vec<Install>,
     #[command(flatten)]
     pub leader: LeaderFlags,
     #[command(flatten)]
@@ -95,6 +115,25 @@ pub(crate) struct RunArgs {
     pub proxy: ProxyFlags,
     #[command(flatten)]
     pub clusters: ClusterFlags,
+}
+
+/// Part of the control plane that a process installs.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Install {
+    Crds,
+    Roles,
+    None,
+}
+
+impl RunArgs {
+    pub(crate) fn at_start(&self) -> anyhow::Result<AtStart> {
+        let has = |what| self.install.contains(&what);
+        if has(Install::None) && self.install.len() > 1 {
+            let text = "--install has none and others\n  try: --install=crds,roles, or none";
+            return Err(Misused(text.to_owned()).into());
+        }
+        Ok(AtStart { crds: has(Install::Crds), roles: has(Install::Roles) })
+    }
 }
 
 /// Runs until SIGTERM or ctrl-c, which end the start, too.
@@ -142,6 +181,7 @@ struct Running {
 
 async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
+    let at_start = args.at_start()?;
     let webhooks = args.webhooks.webhooks()?;
     args.webhooks.warnings(&settings.gates).iter().for_each(|warning| tracing::warn!("{warning}"));
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
@@ -162,8 +202,12 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         Some(_) => (Form::Stored, clusters::of_stored(stored.clone())),
         None => (Form::Plain, stored.clone()),
     };
-    wait_for_crds(&stored, &server, &seam.clock).await?;
+    // Its definitions stay as they are.
     args.leader.refuse_beside_karmada(&stored, &settings.controllers, seam).await?;
+    for (name, _) in install_at_start(&stored, &seam.clock, at_start, INSTALL_MAX).await? {
+        print::note(&format!("installed {name}"));
+    }
+    wait_for_crds(&stored, &server, &seam.clock).await?;
     warn_of_started_templates(&client).await;
     prepare_registration(&client, &address).await?;
     if let Some(webhooks) = webhooks {
@@ -353,11 +397,11 @@ async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {
             Err(_) if stored.is_some() => {}
             Err(kube::Error::Discovery(_)) => bail!(
                 "the control plane {server} does not serve {group}\n  because our CustomResourceDefinitions are not installed there\n  \
-                 try: ironclad crds --install --kubeconfig FILE"
+                 try: ironclad crds --install --kubeconfig FILE, or --install=crds"
             ),
             Err(kube::Error::Api(status)) if status.code == 404 => bail!(
                 "the control plane {server} does not serve {group}\n  because our CustomResourceDefinitions are not installed there\n  \
-                 try: ironclad crds --install --kubeconfig FILE"
+                 try: ironclad crds --install --kubeconfig FILE, or --install=crds"
             ),
             Err(other) => {
                 return Err(anyhow::Error::new(other).context(format!("discovering the kinds of {server}")));

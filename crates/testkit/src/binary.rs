@@ -27,6 +27,8 @@ const STOP_DEADLINE: Duration = Duration::from_secs(15);
 pub struct Daemon {
     child: Child,
     ready: String,
+    /// Lines on stderr.
+    said: Arc<Mutex<Vec<String>>>,
 }
 
 pub fn binary() -> anyhow::Result<PathBuf> {
@@ -128,11 +130,16 @@ impl Daemon {
         }
         tasks.spawn("stdout", async move { while let Ok(Some(_)) = stdout.next_line().await {} });
         let ready = lines.last().cloned().unwrap_or_default();
-        Ok((Self { child, ready }, lines))
+        Ok((Self { child, ready, said }, lines))
     }
 
     pub fn ready_line(&self) -> &str {
         &self.ready
+    }
+
+    /// The lines that it has written to stderr so far.
+    pub fn errors(&self) -> Vec<String> {
+        self.said.lock().clone()
     }
 
     pub fn id(&self) -> Option<u32> {

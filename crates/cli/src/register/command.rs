@@ -8,8 +8,8 @@ use kube::{Client, config::Kubeconfig};
 use secrecy::SecretString;
 
 use super::{
-    Agent, Bootstrap, EXPIRATION_SECONDS, EXPIRATION_SECONDS_MIN, RegisterError, address, credentials, discovery,
-    identity, install,
+    Agent, Bootstrap, EXPIRATION_SECONDS, EXPIRATION_SECONDS_MIN, Names, RegisterError, address, credentials,
+    discovery, identity, install,
     member::{self, named},
     objects::objects,
     pins, refuse_name, rolled_out,
@@ -163,6 +163,7 @@ impl Command {
     fn agent(&self, cluster: &str, member: Address) -> Agent {
         let proxy = &self.proxy_server_address;
         Agent {
+            names: Names::default(),
             cluster: cluster.to_owned(),
             namespace: self.namespace.clone(),
             cluster_namespace: self.cluster_namespace.clone(),

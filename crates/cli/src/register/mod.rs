@@ -24,7 +24,7 @@ pub use certificate::{
 pub use credentials::{Bootstrap, KUBECONFIG_CLUSTER, credentials, kubeconfig};
 pub use discovery::{address, authority};
 pub use member::{install, rolled_out};
-pub use objects::{ACCOUNT, AGENT, Agent, SECRET, objects};
+pub use objects::{ACCOUNT, AGENT, Agent, Names, SECRET, objects};
 pub use renewal::Life;
 
 /// Name that no cluster may have: with it, an agent would be the user that makes rights.

@@ -26,9 +26,30 @@ const USER: u32 = 65_532;
 /// Requests of the container; an agent of a small member stays below.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "50m"), ("memory", "64Mi")];
 
+/// Names of the objects of an agent: those of [`Default`], which tools rely on, unless several agents share a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// The Deployment and its container.
+    pub deployment: String,
+    /// The ServiceAccount.
+    pub account: String,
+    /// The ClusterRole and the binding of it.
+    pub role: String,
+    /// The Secret with the kubeconfig, in its key [`SECRET`].
+    pub secret: String,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { deployment: AGENT.into(), account: ACCOUNT.into(), role: AGENT.into(), secret: SECRET.into() }
+    }
+}
+
 /// The agent of a cluster, as it is put into its member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agent {
+    /// Names of its objects.
+    pub names: Names,
     /// Name of the cluster.
     pub cluster: String,
     /// Namespace of the agent.
@@ -54,7 +75,7 @@ pub struct Agent {
 /// The objects of an agent in the order of their creation; the Secret has no data without a kubeconfig.
 #[must_use]
 pub fn objects(agent: &Agent, kubeconfig: Option<&str>) -> Vec<Value> {
-    let Agent { cluster, namespace, .. } = agent;
+    let Agent { names, cluster, namespace, .. } = agent;
     let metadata = |name: &str, namespace: Option<&str>| {
         let mut metadata = json!({"name": name, "labels": {SYSTEM: TRUE}, "annotations": {AGENT_OF: cluster}});
         if let Some(namespace) = namespace {
@@ -64,7 +85,7 @@ pub fn objects(agent: &Agent, kubeconfig: Option<&str>) -> Vec<Value> {
     };
     let rbac = "rbac.authorization.k8s.io";
     let mut secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata(SECRET, Some(namespace)),
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata(&names.secret, Some(namespace)),
     });
     if let Some(kubeconfig) = kubeconfig {
         secret["data"] = json!({SECRET: ByteString(kubeconfig.as_bytes().to_vec())});
@@ -72,37 +93,38 @@ pub fn objects(agent: &Agent, kubeconfig: Option<&str>) -> Vec<Value> {
     vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {SYSTEM: TRUE}}}),
         secret,
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(ACCOUNT, Some(namespace))}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(&names.account, Some(namespace))}),
         json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": metadata(AGENT, None),
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": metadata(&names.role, None),
             "rules": [
                 {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
                 {"nonResourceURLs": ["*"], "verbs": ["get"]},
             ],
         }),
         json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(AGENT, None),
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": AGENT},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}],
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(&names.role, None),
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": names.role},
+            "subjects": [{"kind": "ServiceAccount", "name": names.account, "namespace": namespace}],
         }),
         deployment(agent, kubeconfig),
     ]
 }
 
-/// The command line of the agent.
-fn command(agent: &Agent) -> Vec<String> {
-    let mut words = vec!["ironclad".to_owned(), "agent".to_owned()];
-    let default = agent.cluster_namespace == ironclad_api::namespaces::CLUSTER;
-    let cluster_namespace = if default { "" } else { &agent.cluster_namespace };
-    let flags: [(&str, &str); 9] = [
+/// The arguments of the program, which is the entry point of its image.
+fn arguments(agent: &Agent) -> Vec<String> {
+    let mut words = vec!["agent".to_owned()];
+    let unless = |default: &str, value: &str| if value == default { String::new() } else { value.to_owned() };
+    let cluster_namespace = unless(ironclad_api::namespaces::CLUSTER, &agent.cluster_namespace);
+    let flags: [(&str, &str); 10] = [
         ("cluster-name", &agent.cluster),
         ("karmada-kubeconfig", &format!("{FOLDER}/{SECRET}")),
+        ("karmada-kubeconfig-secret", &unless(SECRET, &agent.names.secret)),
         ("cluster-api-endpoint", &agent.api_endpoint),
         ("proxy-server-address", &agent.proxy),
         ("cluster-provider", &agent.provider),
         ("cluster-region", &agent.region),
         ("cluster-zones", &agent.zones.join(",")),
-        ("cluster-namespace", cluster_namespace),
+        ("cluster-namespace", &cluster_namespace),
         ("metrics-bind-address", &format!("0.0.0.0:{PORT}")),
     ];
     words.extend(flags.iter().filter(|(_, value)| !value.is_empty()).map(|(flag, value)| format!("--{flag}={value}")));
@@ -110,14 +132,15 @@ fn command(agent: &Agent) -> Vec<String> {
 }
 
 fn deployment(agent: &Agent, kubeconfig: Option<&str>) -> Value {
-    let labels = json!({"app": AGENT});
+    let names = &agent.names;
+    let labels = json!({"app": names.deployment});
     let probe = |path: &str, seconds: u32| json!({"httpGet": {"path": path, "port": PORT}, "periodSeconds": seconds});
     let toleration = |key: &str| json!({"key": format!("node-role.kubernetes.io/{key}"), "operator": "Exists"});
     let requests: Value = REQUESTS.iter().map(|(resource, amount)| ((*resource).to_owned(), json!(amount))).collect();
     let mut template = json!({
         "metadata": {"labels": labels},
         "spec": {
-            "serviceAccountName": ACCOUNT,
+            "serviceAccountName": names.account,
             "priorityClassName": "system-cluster-critical",
             "tolerations": [toleration("control-plane"), toleration("master")],
             "securityContext": {
@@ -125,7 +148,7 @@ fn deployment(agent: &Agent, kubeconfig: Option<&str>) -> Value {
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [{
-                "name": AGENT, "image": agent.image, "command": command(agent),
+                "name": names.deployment, "image": agent.image, "args": arguments(agent),
                 "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
                 "livenessProbe": probe("/healthz", 20), "readinessProbe": probe("/readyz", 5),
                 "resources": {"requests": requests},
@@ -135,7 +158,7 @@ fn deployment(agent: &Agent, kubeconfig: Option<&str>) -> Value {
                 },
                 "volumeMounts": [{"name": "kubeconfig", "mountPath": FOLDER, "readOnly": true}],
             }],
-            "volumes": [{"name": "kubeconfig", "secret": {"secretName": SECRET}}],
+            "volumes": [{"name": "kubeconfig", "secret": {"secretName": names.secret}}],
         },
     });
     if let Some(kubeconfig) = kubeconfig {
@@ -145,7 +168,7 @@ fn deployment(agent: &Agent, kubeconfig: Option<&str>) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {
-            "name": AGENT, "namespace": agent.namespace, "labels": labels, "annotations": {AGENT_OF: agent.cluster},
+            "name": names.deployment, "namespace": agent.namespace, "labels": labels, "annotations": {AGENT_OF: agent.cluster},
         },
         "spec": {"replicas": agent.replicas, "selector": {"matchLabels": labels}, "template": template},
     })
@@ -194,24 +217,26 @@ mod tests {
 
     #[test]
     fn flags_of_the_agent() {
-        let bare = "ironclad agent --cluster-name=m1 --karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig \
+        let bare = "agent --cluster-name=m1 --karmada-kubeconfig=/etc/kubeconfig/karmada-kubeconfig \
                     --cluster-api-endpoint=https://10.0.0.1:6443 --metrics-bind-address=0.0.0.0:10357";
-        assert_eq!(command(&agent()).join(" "), bare);
+        assert_eq!(arguments(&agent()).join(" "), bare);
         let full = Agent {
             proxy: "http://p".into(),
             provider: "p".into(),
             region: "r".into(),
             zones: vec!["a".into(), "b".into()],
             cluster_namespace: "other".into(),
+            names: Names { secret: "second".into(), ..Names::default() },
             ..agent()
         };
-        let words = command(&full);
+        let words = arguments(&full);
         for want in [
             "--proxy-server-address=http://p",
             "--cluster-provider=p",
             "--cluster-region=r",
             "--cluster-zones=a,b",
             "--cluster-namespace=other",
+            "--karmada-kubeconfig-secret=second",
         ] {
             assert!(words.iter().any(|word| word == want), "{want}: {words:?}");
         }

@@ -242,7 +242,7 @@ async fn delete(client: &Client, tokens: &[String]) -> anyhow::Result<()> {
             let remedy = "an id, the first 6 characters of a token, as `ironclad token list` shows it";
             id_of(text).ok_or_else(|| {
                 Misused(format!(
-                    "no token was deleted\n  because one of them is neither an id nor a token\n  try: {remedy}"
+                    "no token was deleted\n  because a given token didn't match pattern: neither an id nor a token\n  try: {remedy}"
                 ))
             })
         })

@@ -112,7 +112,8 @@ async fn renew(args: &AgentArgs, used: &str, member: &Client, clock: &Clock) -> 
             let Ok(namespace) = fs::read_to_string(NAMESPACE) else { return Err(unwritten) };
             let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace.trim());
             let patch = Patch::Merge(json!({"stringData": {SECRET: text}}));
-            secrets.patch(SECRET, &PatchParams::default(), &patch).await.context("writing the Secret of the agent")?;
+            let name = &args.karmada_kubeconfig_secret;
+            secrets.patch(name, &PatchParams::default(), &patch).await.context("writing the Secret of the agent")?;
             Ok(Renewed::InSecret)
         }
     }

@@ -14,6 +14,7 @@ use ironclad_cli::{
     given::Given,
     print,
     proxied::{self, Front},
+    register::SECRET,
     report::Misused,
     token::BootstrapToken,
 };
@@ -72,6 +73,9 @@ pub(crate) struct AgentArgs {
     /// Context in that kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME")]
     karmada_context: Option<String>,
+    /// In a Pod whose kubeconfig is of a Secret: its name, by which renewals are written there
+    #[arg(long, value_name = "NAME", default_value = SECRET)]
+    karmada_kubeconfig_secret: String,
     /// Get that kubeconfig from the control plane at this address first, unless it is there
     #[arg(long, value_name = "HOST:PORT", requires = "token")]
     register: Option<String>,
@@ -215,7 +219,7 @@ fn of_the_control_plane(given: &HealthFlags) -> Vec<String> {
 const CERT_ROTATION: &str = "certRotation";
 
 impl AgentArgs {
-    fn settings(&self) -> anyhow::Result<Settings> {
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let misused = |error: String| Misused(format!("{error}\n  try: --help"));
         let mut failover = Flags::default();
         if let Some((_, error)) = self.health.apply_to(&mut failover.health).into_iter().next() {

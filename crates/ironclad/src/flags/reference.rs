@@ -151,7 +151,7 @@ fn up_has_the_flags_of_run_except_webhooks() {
             !["webhook-", "metrics-adapter-", "explain-", "proxy-"].iter().any(|area| flag.starts_with(area))
         })
         .collect();
-    assert_eq!(missing, ["context", "script-state-dir", "serve-legacy-binding-api", "take-over-karmada"]);
+    assert_eq!(missing, ["context", "install", "script-state-dir", "serve-legacy-binding-api", "take-over-karmada"]);
 }
 
 /// specification/operations.md 9: the row of the controller manager, and our own Lease below it.

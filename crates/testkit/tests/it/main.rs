@@ -41,6 +41,7 @@ mod federated_hpa_sim;
 mod flows;
 mod flows_up;
 mod foretold;
+mod installed_real;
 mod interpreter_webhook_go;
 mod interpreter_webhook_up;
 mod kill_loop;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use ironclad_api::{StringMap, roles::cluster_roles};
+use ironclad_api::{StringMap, cluster::STORED_GROUP, roles::cluster_roles};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::{
@@ -63,9 +63,9 @@ pub struct Command {
 /// # Errors
 /// If a definition is refused, or not served in time.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let crds = ironclad_api::crds::crds();
     if command.install {
         let client = command.plane.client().await?;
+        let crds = definitions(&client).await?;
         let dry_run = command.dry_run != DryRun::None;
         let roles = cluster_roles(&crds);
         let done = install(&client, clock, crds, command.timeout, dry_run).await?;
@@ -86,6 +86,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         });
         return print::out(&lines.collect::<String>());
     }
+    let crds = ironclad_api::crds::crds();
     let objects: Vec<Value> = crds.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
     let text = match command.output {
         None => print::documents(&objects)?,
@@ -137,6 +138,20 @@ pub async fn install(
     Ok(installed)
 }
 
+/// The definitions that a control plane needs: without that of Clusters where `run --aggregate-clusters` stores them in
+/// a group of their own.
+async fn definitions(client: &Client) -> anyhow::Result<Vec<CustomResourceDefinition>> {
+    let stored = format!("clusters.{STORED_GROUP}");
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let found = api.get_opt(&stored).await.with_context(|| format!("looking for CustomResourceDefinition {stored}"))?;
+    let mut crds = ironclad_api::crds::crds();
+    crds.retain(|crd| found.is_none() || crd.name_any() != CLUSTERS);
+    Ok(crds)
+}
+
+/// Name of the definition of Clusters.
+const CLUSTERS: &str = "clusters.cluster.karmada.io";
+
 /// Annotation of a definition: the version of the program that installed it.
 const INSTALLED_BY: &str = "crds.ironclad.io/installed-by";
 
@@ -172,7 +187,7 @@ pub async fn install_at_start(
     if what == AtStart::default() {
         return Ok(Vec::new());
     }
-    let crds = ironclad_api::crds::crds();
+    let crds = definitions(client).await?;
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut params = ListParams::default().limit(PAGE);
     loop {

@@ -63,8 +63,8 @@ struct Ironclad {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
-    Up(up::UpArgs),
-    Run(run::RunArgs),
+    Up(Box<up::UpArgs>),
+    Run(Box<run::RunArgs>),
     Estimator(Box<estimator::EstimatorArgs>),
     Agent(Box<agent::AgentArgs>),
     Join(Box<join::command::Command>),
@@ -245,8 +245,8 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
     let clock = Clock::system();
     runtime.block_on(async {
         match verb {
-            Verb::Up(args) => up::run(args).await,
-            Verb::Run(args) => run::run(args).await,
+            Verb::Up(args) => up::run(*args).await,
+            Verb::Run(args) => run::run(*args).await,
             Verb::Estimator(args) => estimator::run(*args).await,
             Verb::Agent(args) => agent::run(*args).await,
             Verb::Join(command) => join::command::run(&command, &clock).await,

@@ -148,10 +148,18 @@ fn up_has_the_flags_of_run_except_webhooks() {
         .keys()
         .filter(|flag| !up.contains_key(*flag))
         .filter(|flag| {
-            !["webhook-", "metrics-adapter-", "explain-", "proxy-"].iter().any(|area| flag.starts_with(area))
+            !["webhook-", "metrics-adapter-", "explain-", "proxy-", "clusters-"]
+                .iter()
+                .any(|area| flag.starts_with(area))
         })
         .collect();
-    assert_eq!(missing, ["context", "install", "script-state-dir", "serve-legacy-binding-api", "take-over-karmada"]);
+    assert_eq!(
+        missing,
+        [
+            "aggregate-clusters", "context", "install", "script-state-dir", "serve-legacy-binding-api",
+            "take-over-karmada"
+        ]
+    );
 }
 
 /// specification/operations.md 9: the row of the controller manager, and our own Lease below it.

@@ -215,8 +215,9 @@ async fn clusters_are_an_aggregated_api_and_are_carried_over_and_back() -> anyho
     let run = plane.run(&[]).await?;
     plane.serves(false).await?;
     ensure!(plane.untouched().await? == before, "{before:?}");
-    let unjoin =
-        ["unjoin", "member1", "--no-drain", "--cluster-kubeconfig", &member, "--kubeconfig", &plane.kubeconfig];
+    let unjoin = [
+        "unjoin", "member1", "--yes", "--no-drain", "--cluster-kubeconfig", &member, "--kubeconfig", &plane.kubeconfig,
+    ];
     ironclad(unjoin).await?.success()?;
     run.stop().await
 }

@@ -171,7 +171,11 @@ impl Fleet {
     fn what_runs_stays(&self, before: &[Option<split::Bounds>], limited: &[Option<split::Bounds>]) {
         let state = self.world.state();
         let of = |at: usize| state.clusters.get(&ClusterName::from(NAMES[at]));
-        let is_limited = |at: usize| of(at).is_some_and(|state| limited[at].is_some_and(|has| has.max < state.share));
+        // Whoever says that it is at its maximum needs its share, also if it has not scaled up yet.
+        let is_limited = |at: usize| {
+            let runs = of(at).map_or(0, |state| state.current.unwrap_or(0));
+            of(at).is_some_and(|state| limited[at].is_some_and(|has| has.max.min(runs) < state.share))
+        };
         let spec = &self.world.binding.as_ref().unwrap().spec;
         // A copy whose reports do not count may get what the binding gives it.
         let held = |at: usize| {

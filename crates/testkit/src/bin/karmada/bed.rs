@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 const MEMBERS: usize = 3;
 const DEADLINE: Duration = Duration::from_secs(180);
 /// Flags for what Karmada's installation script switches on beyond defaults, and for the events that specs wait for.
-const FLAGS: [&str; 7] = [
+const FLAGS: [&str; 8] = [
+    // karmadactl looks for clusters/NAME/proxy there.
+    "--aggregate-clusters",
     "--feature-gates=AllAlpha=true,AllBeta=true",
     "--controllers=*,hpaScaleTargetMarker,deploymentReplicasSyncer",
     "--success-events",
@@ -56,9 +58,20 @@ impl Bed {
         eprintln!("==> ironclad run, and its members");
         verb(&["crds", "--install", "--kubeconfig", &plane]).await?;
         let (metrics, webhooks) = (format!("127.0.0.1:{}", free_port()?), format!("127.0.0.1:{}", free_port()?));
-        let own =
-            ["run", "--kubeconfig", &plane, "--metrics-bind-address", &metrics, "--webhook-bind-address", &webhooks];
+        let clusters = free_port()?.to_string();
+        let own = [
+            "run", "--kubeconfig", &plane, "--metrics-bind-address", &metrics, "--webhook-bind-address", &webhooks,
+            "--clusters-bind-address", &clusters,
+        ];
         env.start_program("ironclad", product, own.into_iter().chain(FLAGS), built)?;
+        until("Clusters are served", DEADLINE, async || {
+            let path = "jsonpath={.spec.service.name} {.status.conditions[?(@.type==\"Available\")].status}";
+            let asked = ["get", "apiservice", "v1alpha1.cluster.karmada.io", "-o", path];
+            let served = env.plane().kubectl().run(asked).await?;
+            ensure!(!served.starts_with(' ') && served.ends_with("True"), "{served}");
+            Ok(())
+        })
+        .await?;
         for (n, member) in env.members().iter().enumerate() {
             let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
             verb(&["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?;

@@ -72,6 +72,11 @@ impl Bed {
             Ok(())
         })
         .await?;
+        // As Karmada's installation script does: members let only named users through.
+        let kubectl = env.plane().kubectl();
+        let user = kubectl.run(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await?;
+        let rights = ["--clusterrole=cluster-proxy-admin", "--user", &user];
+        kubectl.run(["create", "clusterrolebinding", "suite"].into_iter().chain(rights)).await?;
         for (n, member) in env.members().iter().enumerate() {
             let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
             verb(&["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?;

@@ -72,7 +72,7 @@ pub(crate) fn check(root: &Path, profile: &str, types: usize) -> anyhow::Result<
 struct Measured {
     /// Bytes of the file, without its symbols if it has none.
     file: u64,
-    /// Where the functions begin.
+    /// Addresses of the functions.
     addresses: BTreeSet<String>,
     /// Bytes and number of functions, by family.
     families: BTreeMap<&'static str, (u64, u64)>,

@@ -17,6 +17,10 @@ pub const GROUP_VERSION: &str = "cluster.karmada.io/v1alpha1";
 pub const STORED_GROUP: &str = "cluster.ironclad.io";
 /// `apiVersion` of stored Clusters.
 pub const STORED_GROUP_VERSION: &str = "cluster.ironclad.io/v1alpha1";
+/// Name of the CRD of Clusters.
+pub const DEFINITION: &str = "clusters.cluster.karmada.io";
+/// Name of the CRD of stored Clusters.
+pub const STORED_DEFINITION: &str = "clusters.cluster.ironclad.io";
 /// Group of users whose requests for stored Clusters a process of ours passes on, and has authorized.
 pub const STORED_USERS: &str = "system:ironclad:stored-clusters";
 

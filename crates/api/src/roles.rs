@@ -22,7 +22,7 @@ pub const CLUSTER_PROXY_ADMIN: &str = "cluster-proxy-admin";
 
 /// Beside `edit` or `view` of a namespace: reading what decides about its workloads, and going to members
 /// (specification/operations.md 10.4).
-pub const TENANT: &str = "ironclad-tenant";
+const TENANT: &str = "ironclad-tenant";
 
 /// `karmada-view`, aggregated to `view`, `edit` and `admin`, and `karmada-edit`, aggregated to `edit` and `admin`:
 /// roles for the kinds of these definitions, which are costly to decode; `cluster-proxy-admin`; and `ironclad-tenant`.

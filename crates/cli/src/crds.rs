@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use ironclad_api::{StringMap, cluster::STORED_GROUP, roles::cluster_roles};
+use ironclad_api::{
+    StringMap,
+    cluster::{DEFINITION, STORED_DEFINITION},
+    roles::cluster_roles,
+};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::{
@@ -138,19 +142,16 @@ pub async fn install(
     Ok(installed)
 }
 
-/// The definitions that a control plane needs: without that of Clusters where `run --aggregate-clusters` stores them in
-/// a group of their own.
+/// The definitions that a control plane needs: without that of Clusters where `run --aggregate-clusters` stores them
+/// in a group of their own.
 async fn definitions(client: &Client) -> anyhow::Result<Vec<CustomResourceDefinition>> {
-    let stored = format!("clusters.{STORED_GROUP}");
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let found = api.get_opt(&stored).await.with_context(|| format!("looking for CustomResourceDefinition {stored}"))?;
+    let looking = || format!("looking for CustomResourceDefinition {STORED_DEFINITION}");
+    let found = api.get_opt(STORED_DEFINITION).await.with_context(looking)?;
     let mut crds = ironclad_api::crds::crds();
-    crds.retain(|crd| found.is_none() || crd.name_any() != CLUSTERS);
+    crds.retain(|crd| found.is_none() || crd.name_any() != DEFINITION);
     Ok(crds)
 }
-
-/// Name of the definition of Clusters.
-const CLUSTERS: &str = "clusters.cluster.karmada.io";
 
 /// Annotation of a definition: the version of the program that installed it.
 const INSTALLED_BY: &str = "crds.ironclad.io/installed-by";
@@ -162,7 +163,7 @@ fn is_newer(version: &str, than: &str) -> bool {
     numbers(version) > numbers(than)
 }
 
-/// What a server installs when it starts.
+/// Parts of a control plane that a server installs when it starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AtStart {
     /// The definitions.

@@ -6,8 +6,9 @@ use clap::{Arg, Args as _, Command};
 
 use crate::connect::Plane;
 
-/// The words of a command line, the program's first, with such flags behind all others, or without them where the verb
-/// asks no control plane. From an unknown flag on the words stay as they are, as the parser says what is wrong with it.
+/// The words of a command line, the program's first, with such flags behind all others. A verb that asks no control
+/// plane gets only those that it has. From an unknown flag on the words stay as they are, as the parser says what is
+/// wrong with it.
 #[must_use]
 pub fn behind(tree: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     let early = Plane::augment_args(Command::new("")).arg(Arg::new("namespace").short('n').long("namespace"));
@@ -15,25 +16,31 @@ pub fn behind(tree: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     while let Some(flag) = words.get(at).and_then(|word| word.to_str()).filter(|word| word.starts_with('-')) {
         match (length(tree, flag), length(&early, flag)) {
             (Some(own), _) => at += own,
-            (None, Some(length)) => moved.extend(words.drain(at..words.len().min(at + length))),
+            (None, Some(length)) => moved.push(words.drain(at..words.len().min(at + length)).collect::<Vec<_>>()),
             (None, None) => break,
         }
     }
-    if takes_connection(tree, &words[at.min(words.len())..]) {
-        let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-        drop(words.splice(end..end, moved));
-    }
+    let verb = verb(tree, &words[at.min(words.len())..]);
+    let is_taken = |flag: &Vec<OsString>| verb.is_none_or(|verb| takes(verb, &flag[0]));
+    let kept: Vec<OsString> = moved.into_iter().filter(is_taken).flatten().collect();
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    drop(words.splice(end..end, kept));
     words
 }
 
-/// True if the verb that these words begin with asks a control plane, passes its arguments on, or is none.
-fn takes_connection(tree: &Command, words: &[OsString]) -> bool {
-    let verbs = words.iter().map_while(|word| word.to_str().filter(|word| !word.starts_with('-')));
-    let (verb, depth) = verbs.fold((tree, 0), |(verb, depth), word| match verb.find_subcommand(word) {
-        Some(below) => (below, depth + 1),
-        None => (verb, depth),
-    });
-    depth == 0 || verb.get_arguments().any(|arg| arg.get_long() == Some("kubeconfig") || arg.is_trailing_var_arg_set())
+/// The verb that these words begin with, with those below it.
+fn verb<'a>(tree: &'a Command, words: &[OsString]) -> Option<&'a Command> {
+    let mut verbs = words.iter().map_while(|word| word.to_str().filter(|word| !word.starts_with('-')));
+    let first = tree.find_subcommand(verbs.next()?)?;
+    Some(verbs.fold(first, |verb, word| verb.find_subcommand(word).unwrap_or(verb)))
+}
+
+/// True if the verb has this flag, passes its arguments on, or asks a control plane: then the parser says what is wrong.
+fn takes(verb: &Command, flag: &OsString) -> bool {
+    let has = |flag: &str| length(verb, flag).is_some();
+    has("--kubeconfig")
+        || flag.to_str().is_some_and(has)
+        || verb.get_arguments().any(clap::Arg::is_trailing_var_arg_set)
 }
 
 /// Number of words that a flag takes, if the command has it.
@@ -65,7 +72,10 @@ mod tests {
         );
         let raw = Arg::new("words").trailing_var_arg(true).num_args(0..);
         let token = Command::new("token").subcommand(Plane::augment_args(Command::new("list")));
-        let tree = tree.subcommands([Command::new("version"), Command::new("exec").arg(raw), token]);
+        let manifests = Command::new("manifests").arg(Arg::new("namespace").short('n').long("namespace"));
+        let agent = Command::new("agent").arg(Arg::new("member").long("cluster-kubeconfig").alias("kubeconfig"));
+        let version = Command::new("version");
+        let tree = tree.subcommands([version, Command::new("exec").arg(raw), token, manifests, agent]);
         for (line, want) in [
             ("get pods -n shop", "get pods -n shop"),
             ("--context x get pods", "get pods --context x"),
@@ -79,6 +89,8 @@ mod tests {
             ),
             ("--kubeconfig k version", "version"),
             ("--kubeconfig=k -n shop version --short", "version --short"),
+            ("--kubeconfig k -n shop manifests", "manifests -n shop"),
+            ("--kubeconfig k agent", "agent --kubeconfig k"),
             ("--kubeconfig k token list", "token list --kubeconfig k"),
             ("--kubeconfig k exec pod", "exec pod --kubeconfig k"),
             ("--kubeconfig k nope", "nope --kubeconfig k"),

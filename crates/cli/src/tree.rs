@@ -78,12 +78,12 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     refuse_ours(&client, &resource, &namespace, name, "tree").await?;
     let kubeconfig = command.plane.kubeconfig().ok();
     let (mut world, without_works) = related(&client, &resource, &namespace, name).await?;
-    if without_works {
-        print::note("left out: Works, which you may not read; what is applied is told by the binding");
-    }
     let key = key(&resource, &namespace, name);
     let explained = explained(&client, &mut world, clock, &kind, &namespace, &key).await?;
-    let explained = Explained { without_works, ..explained };
+    let explained = Explained { without_works: without_works || explained.without_works, ..explained };
+    if explained.without_works {
+        print::note("left out: Works, which you may not read; what is applied is told by the binding");
+    }
     let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
     let members = members::connect(&client, kubeconfig.as_ref(), command.way, &clusters).await;
     let copies = members::ask(&members, clock, command.timeout, async |_, client| {
@@ -154,7 +154,7 @@ async fn explained(
     let Some(explanation) = explain(&fleet, &key, &interpreter, clock.wall_seconds()) else {
         return Ok(Explained::default());
     };
-    let explained = explanation.for_tree();
+    let mut explained = explanation.for_tree();
     if let Some(placed) = &explained.placed {
         for (name, cluster) in &fleet.world.clusters {
             world.insert_cluster((**cluster).clone());
@@ -164,6 +164,7 @@ async fn explained(
             let found: Result<Vec<Option<Work>>, _> =
                 stream::iter(read).buffered(members::ASKED_MAX).try_collect().await;
             let found = report::permitted(found.map_err(Into::into))?;
+            explained.without_works |= found.is_none();
             found.into_iter().flatten().flatten().for_each(|work| world.insert_work(work));
         }
     }

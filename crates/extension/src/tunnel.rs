@@ -183,10 +183,10 @@ fn unavailable(why: &str) -> Response<StreamBody> {
     answer
 }
 
-/// Holds a tunnel of a cluster open to each replica of the control plane, over which these reach the member. All have one
-/// address: whoever balances the connections to it decides which replica answers, so another tunnel is asked for again
-/// and again, less and less often while no replica is new. `plane` makes the configuration of the control plane anew
-/// each time.
+/// Holds a tunnel of a cluster open to each replica of the control plane, over which these reach the member. All
+/// replicas have one address: a load balancer decides which of them answers, so another tunnel is asked for again and
+/// again, less and less often while no replica is new. `plane` makes the configuration of the control plane anew each
+/// time.
 pub async fn hold_tunnels<F, R>(plane: F, member: TunnelledMember, cluster: &str, seam: &Seam)
 where
     F: Fn() -> R,
@@ -200,23 +200,23 @@ where
             Ok(config) => open(config, cluster, &held.names()).await,
             Err(why) => Err(why),
         };
-        let found = match &opened {
-            Ok(Some(tunnel)) if tunnel.replica.is_some() => Found::Another,
-            Ok(Some(_)) => Found::TheOnly,
-            Ok(None) => Found::Known,
-            Err(_) => Found::Nothing,
-        };
-        match opened {
+        let found = match opened {
             Ok(Some(tunnel)) => {
                 tracing::info!(replica = tunnel.replica, "a tunnel to the control plane is open");
+                let found = if tunnel.replica.is_some() { Found::Another } else { Found::TheOnly };
                 held.serve(tunnel, member.clone(), &seam.tasks);
+                found
             }
-            Ok(None) => {}
-            Err(why) if held.names().is_empty() => {
-                tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member");
+            Ok(None) => Found::Known,
+            Err(why) => {
+                if held.names().is_empty() {
+                    tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member");
+                } else {
+                    tracing::debug!(why, "no further tunnel to the control plane was opened");
+                }
+                Found::Nothing
             }
-            Err(why) => tracing::debug!(why, "no further tunnel to the control plane was opened"),
-        }
+        };
         let wait = pace.after(found);
         let next = async {
             match wait {

@@ -71,7 +71,7 @@ pub struct Explained {
     /// Works without a binding: those of a Namespace that namespace sync brings to every member, or of an autoscaler
     /// that members run.
     pub placed: Option<Placed>,
-    /// The reader may not see Works: the binding's status says what is applied.
+    /// The reader may not see Works: what is applied is known by the status of a binding alone.
     pub without_works: bool,
 }
 
@@ -357,7 +357,8 @@ fn without_binding(world: &World, template: &ObjectKey, explained: &Explained, t
         let mut keys = placed.works.iter().map(|name| WorkKey { cluster: cluster.clone(), name: name.as_str().into() });
         let work = keys.find_map(|key| world.works.get(&key)).map(|work| &**work);
         let known = work.map(Applied::of);
-        let not_made = || (LinkState::Waiting, "is not made yet".to_owned());
+        let why = if explained.without_works { "is not known: you may not read it" } else { "is not made yet" };
+        let not_made = || (LinkState::Waiting, why.to_owned());
         let (state, detail) = known.as_ref().map_or_else(not_made, |known| (known.state, known.detail.clone()));
         let name = work.and_then(|work| work.metadata.name.as_deref()).unwrap_or(first);
         tree.push(3, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);

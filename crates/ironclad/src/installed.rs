@@ -43,7 +43,7 @@ fn arguments_of_manifests_are_taken() {
         let words = arguments(row);
         let line = std::iter::once("ironclad".to_owned()).chain(words.clone());
         let ironclad = Ironclad::try_parse_from(line).unwrap_or_else(|error| panic!("{row}: {words:?}: {error}"));
-        // What a server checks of its flags before it connects.
+        // A server checks these before it connects.
         let checked: anyhow::Result<()> = (|| {
             match &ironclad.verb {
                 Verb::Up(args) => {

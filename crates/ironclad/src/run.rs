@@ -202,7 +202,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         Some(_) => (Form::Stored, clusters::of_stored(stored.clone())),
         None => (Form::Plain, stored.clone()),
     };
-    // Its definitions stay as they are.
+    // Before anything is written: a Karmada that runs keeps its definitions.
     args.leader.refuse_beside_karmada(&stored, &settings.controllers, seam).await?;
     for (name, _) in install_at_start(&stored, &seam.clock, at_start, INSTALL_MAX).await? {
         print::note(&format!("installed {name}"));

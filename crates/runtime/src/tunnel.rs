@@ -36,7 +36,8 @@ use tower::Service;
 
 /// Name of the protocol in the header Upgrade.
 pub const TUNNEL: &str = "ironclad-tunnel";
-/// Header of the answer to an agent: the process of the control plane in which the tunnel ends, if there may be several.
+/// Header of the answer to an agent: the process of the control plane in which the tunnel ends, if there may be
+/// several.
 pub const REPLICA: HeaderName = HeaderName::from_static("ironclad-replica");
 /// Header of an agent's request: the processes to which it holds tunnels, between commas. One that finds itself among
 /// them answers 409.

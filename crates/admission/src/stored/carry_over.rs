@@ -169,7 +169,7 @@ fn unmarked(object: &Value) -> Value {
     object
 }
 
-/// What nothing keeps from being deleted. The mark says that its copy has what was taken from it.
+/// The object without all that keeps it from being deleted. A mark says that its copy has what was taken from it.
 fn removable(object: &Value) -> Value {
     let mut object = object.clone();
     let metadata = &mut object["metadata"];
@@ -184,7 +184,7 @@ fn removable(object: &Value) -> Value {
     object
 }
 
-/// What a move had begun to remove, as it was: its copy has what was taken from it.
+/// An object that a move had begun to remove, as it was before: its copy has what was taken from it.
 fn restored(object: &Value, copy: &Value) -> Value {
     let mut object = object.clone();
     for key in ["labels", "finalizers"] {

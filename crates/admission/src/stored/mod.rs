@@ -47,8 +47,8 @@ pub fn stored_body(body: &[u8]) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// What is served of an answer about stored Clusters: an object, a list, a table, an event of a watch, or a Status.
-/// What is no JSON is left as it is.
+/// The answer about served Clusters, from one about stored ones: an object, a list, a table, an event of a watch, or a
+/// Status. A body that is no JSON stays as it is.
 #[must_use]
 pub fn served_body(body: &[u8]) -> Vec<u8> {
     match serde_json::from_slice::<Value>(body) {

@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, CustomResourceDefinition, WebhookClientConfig, WebhookConversion,
 };
 
-use crate::cluster::STORED_GROUP;
+use crate::cluster::{STORED_DEFINITION, STORED_GROUP};
 
 /// Texts of CRDs by their names.
 macro_rules! texts {
@@ -51,7 +51,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 pub fn stored_clusters_crd() -> CustomResourceDefinition {
     let [text] = texts!["clusters.cluster.karmada.io"];
     let mut crd = decode(text);
-    crd.metadata.name = Some(format!("clusters.{STORED_GROUP}"));
+    crd.metadata.name = Some(STORED_DEFINITION.to_owned());
     STORED_GROUP.clone_into(&mut crd.spec.group);
     crd
 }

@@ -84,9 +84,11 @@ pub(crate) async fn live(
         for gvk in interpreter.autoscalers().keys() {
             let Some(resource) = served.of_kind(&gvk.api_version(), &gvk.kind) else { continue };
             let api = crate::tree::api(client.clone(), resource, namespace);
-            let objects = crate::pages::all(&api, ListParams::default()).await;
-            // Whoever may not read them has none that scale the template.
-            for object in permitted(objects.map_err(Into::into))?.into_iter().flatten() {
+            let objects = permitted(crate::pages::all(&api, ListParams::default()).await.map_err(Into::into))?;
+            if objects.is_none() {
+                print::note(&format!("not known here: {}, which you may not list", resource.api.plural));
+            }
+            for object in objects.into_iter().flatten() {
                 fleet.world.insert_template(crate::tree::whole(&object, resource)?);
             }
         }

@@ -60,7 +60,7 @@ pub(super) async fn send(
     Ok(answer.map(|body| Changed { body, frames: frames.then(Frames::default), whole: BytesMut::new(), ended: false }))
 }
 
-/// What of the media types that a client takes can be changed: JSON, and tables and metadata in JSON.
+/// Those media types of a client whose content can be changed: JSON, and tables and metadata in JSON.
 fn json_only(headers: &HeaderMap) -> HeaderValue {
     const JSON: &str = "application/json";
     let all = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -81,7 +81,7 @@ pub(super) struct Changed {
 const BYTES_MAX: usize = 256 << 20;
 
 impl Changed {
-    /// What can be passed on by now.
+    /// The next part that can be passed on.
     fn ready(&mut self) -> io::Result<Option<Bytes>> {
         let Some(frames) = &mut self.frames else {
             return Ok((self.ended && !self.whole.is_empty()).then(|| served_body(&self.whole.split()).into()));

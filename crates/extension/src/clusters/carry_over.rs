@@ -8,7 +8,7 @@ use ironclad_admission::stored::{
     carry_over::{Form, Owners, Step, owned, step},
 };
 use ironclad_api::{
-    cluster::{STORED_GROUP, STORED_USERS},
+    cluster::{DEFINITION, STORED_DEFINITION, STORED_GROUP, STORED_USERS},
     crds::{crds, stored_clusters_crd},
 };
 use ironclad_runtime::Api;
@@ -31,7 +31,6 @@ use crate::{
 };
 
 const MANAGER: &str = "ironclad-clusters";
-const SERVED_CRD: &str = "clusters.cluster.karmada.io";
 const API_SERVICE: &str = "v1alpha1.cluster.karmada.io";
 /// Interval between looks whether the kube-apiserver serves a CRD, or has removed one.
 const LOOK: Duration = Duration::from_millis(200);
@@ -80,20 +79,20 @@ impl Mover {
     async fn store(&self) -> Outcome<usize> {
         self.let_server_write().await?;
         self.ensure(stored_clusters_crd(), STORED).await?;
-        if self.definition(SERVED_CRD).await?.is_none() {
+        if self.definition(DEFINITION).await?.is_none() {
             return Ok(0);
         }
         // While an aggregated API has the group, nobody sees the objects of the CRD.
         self.unregister().await?;
         self.until(SERVED).await?;
         let moved = self.move_all(SERVED, STORED, Form::Stored).await?;
-        self.remove_definition(SERVED_CRD).await?;
+        self.remove_definition(DEFINITION).await?;
         self.without_api_service().await?;
         Ok(moved)
     }
 
     async fn unstore(&self) -> Outcome<usize> {
-        if self.definition(&format!("clusters.{STORED_GROUP}")).await?.is_none() {
+        if self.definition(STORED_DEFINITION).await?.is_none() {
             return Ok(0);
         }
         self.unregister().await?;
@@ -102,10 +101,10 @@ impl Mover {
         let stored = self.list(STORED).await?;
         let same = |object: &Value| uid(object).map(|uid| (uid.clone(), (name(object), uid)));
         self.own(&stored.values().filter_map(same).collect(), Form::Stored).await?;
-        let plain = crds().into_iter().find(|crd| crd.name_any() == SERVED_CRD);
+        let plain = crds().into_iter().find(|crd| crd.name_any() == DEFINITION);
         self.ensure(plain.unwrap_or_default(), SERVED).await?;
         let moved = self.move_all(STORED, SERVED, Form::Plain).await?;
-        self.remove_definition(&format!("clusters.{STORED_GROUP}")).await?;
+        self.remove_definition(STORED_DEFINITION).await?;
         Ok(moved)
     }
 

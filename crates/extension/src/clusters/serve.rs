@@ -32,7 +32,7 @@ const DOCUMENTS: &str = "/openapi/v3";
 const DOCUMENT_CHECK: Duration = Duration::from_secs(30);
 const DOCUMENT_WAIT: Duration = Duration::from_secs(1);
 
-/// What the server of the group needs.
+/// Parts of the server of the group.
 pub struct ClusterServer {
     /// A client that sees Clusters as they are stored, with all their fields.
     pub stored: Client,

@@ -276,7 +276,7 @@ fn carry(
     switching
 }
 
-/// What lasts as long as a stream to a member.
+/// Count and permit of a stream to a member, for as long as it lasts.
 struct Underway {
     open: Open,
     _permit: OwnedSemaphorePermit,

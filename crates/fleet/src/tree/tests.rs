@@ -354,4 +354,7 @@ fn reasons_of_decisions_are_told_where_the_chain_ends() {
     ] {
         assert!(lines.iter().any(|one| one.trim_end_matches(" <-") == line), "{line}: {lines:#?}");
     }
+    let lines = printed_as(&world, &namespace, &Explained { without_works: true, ..explained });
+    let hidden = "      Work karmada-es-m2/shop-ns [Waiting] is not known: you may not read it";
+    assert!(lines.iter().any(|one| one.trim_end_matches(" <-") == hidden), "{lines:#?}");
 }

@@ -161,6 +161,7 @@ impl<'a> Attached<'a> {
         }
     }
 
+    /// Computes the common settings, and drops deleted referrers. Returns the settings that conflict.
     fn settle(&mut self, by: Binding<'_>) -> Option<String> {
         let current = by.key();
         let mut there: Vec<Binding<'_>> = Vec::new();

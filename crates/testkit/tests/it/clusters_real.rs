@@ -52,7 +52,7 @@ impl Plane<'_> {
         Daemon::start(words.into_iter().chain(more.iter().copied())).await
     }
 
-    /// What must not change: the uids of Pods in the member, of Works, and of what the Cluster owns.
+    /// The uids that must not change: of Pods in the member, of Works, and of what the Cluster owns.
     async fn untouched(&self) -> anyhow::Result<[String; 3]> {
         let uids = "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{\"\\n\"}{end}";
         Ok([
@@ -209,6 +209,10 @@ async fn clusters_are_an_aggregated_api_and_are_carried_over_and_back() -> anyho
         Ok(())
     })
     .await?;
+    // Definitions that are installed anew leave Clusters where they are.
+    ironclad(["crds", "--install", "--kubeconfig", &plane.kubeconfig]).await?.success()?;
+    let definitions = plane.kubectl.run(["get", "crds", "-o", "name"]).await?;
+    ensure!(!definitions.contains("/clusters.cluster.karmada.io"), "{definitions}");
     let before = plane.untouched().await?;
     run.stop().await?;
 

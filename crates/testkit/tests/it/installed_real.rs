@@ -1,5 +1,5 @@
-//! Installations by manifests and by the chart, on a real kube-apiserver without kubelets: their objects are accepted, and
-//! the program does its work with the arguments and the rights that they give it.
+//! Installations by manifests and by the chart, on a real kube-apiserver without kubelets: their objects are accepted,
+//! and the program does its work with the arguments and the rights that they give it.
 
 use std::{
     collections::BTreeMap,

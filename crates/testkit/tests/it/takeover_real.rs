@@ -51,8 +51,8 @@ async fn create(kubectl: &Kubectl, object: &Value) -> anyhow::Result<String> {
     kubectl.run([&["get"][..], &of, &["-o", "jsonpath={.metadata.uid}"]].concat()).await
 }
 
-/// Pods, copies and Works, which have to stay the same objects. Works and copies are written once: they get the record of
-/// the fields that were applied.
+/// Pods, copies and Works, which have to stay the same objects. Works and copies are written once: they get the record
+/// of the fields that were applied.
 async fn marks(plane: &Kubectl, member: &Kubectl) -> anyhow::Result<[String; 3]> {
     let of = "custom-columns=K:.kind,N:.metadata.name,U:.metadata.uid";
     let pods = member.run(["get", "pods", "-o", "custom-columns=N:.metadata.name,U:.metadata.uid"]).await?;

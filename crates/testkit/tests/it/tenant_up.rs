@@ -1,5 +1,5 @@
-//! A tenant of `up`: `edit` in one namespace, and ClusterRole `ironclad-tenant`. The verbs show what is his, and say what
-//! they leave out.
+//! A tenant of `up`: `edit` in one namespace, and ClusterRole `ironclad-tenant`. The verbs show the tenant's objects, and
+//! say what they leave out.
 
 use std::{
     path::{Path, PathBuf},
@@ -108,7 +108,7 @@ impl Tenant {
 }
 
 #[tokio::test]
-async fn a_tenant_sees_what_is_his() -> anyhow::Result<()> {
+async fn a_tenant_sees_the_own_namespace() -> anyhow::Result<()> {
     let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
@@ -133,7 +133,7 @@ async fn a_tenant_sees_what_is_his() -> anyhow::Result<()> {
     .await?;
     let why = jane.verb(&["why", "deploy/web", "-n", "shop"]).await?.success()?;
     ensure!(why.contains("ClusterPropagationPolicy everywhere") && why.contains("member1"), "{why}");
-    // In members he is asked as himself.
+    // Members are asked as the user.
     let pods = jane.verb(&["get", "pods", "-n", "shop", "-C", "member1", "-o", "name"]).await?.success()?;
     let pod = pods.lines().next().context("a Pod is listed")?.to_owned();
     let logs = jane.verb(&["logs", &pod, "-n", "shop", "-C", "member1"]).await?.success()?;
@@ -151,7 +151,7 @@ async fn a_tenant_sees_what_is_his() -> anyhow::Result<()> {
     let echoed = member.run(["exec", "-n", "shop", name, "--as", "jane", "--", "echo", "hello"]).await?;
     ensure!(echoed.trim() == "hello", "{echoed}");
 
-    // What is others' stays theirs.
+    // Objects of others stay closed.
     for (words, want) in [
         (&["tree", "deploy/theirs", "-n", "other"][..], "cannot get resource \"deployments\""),
         (&["why", "deploy/theirs", "-n", "other"], "cannot get resource \"deployments\""),

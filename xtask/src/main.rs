@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod built;
 mod cargo;
 mod codegen;
+mod dist;
 mod fuzz;
 #[cfg(test)]
 mod guard;
@@ -60,6 +61,8 @@ enum Task {
     Codegen(codegen::Args),
     /// Run a part that takes input from outside under AddressSanitizer.
     Fuzz(fuzz::Args),
+    /// Build what is released: static programs, archives, an image, a bill of materials, checksums.
+    Dist(dist::Args),
     /// Check the licences and sources of all dependencies.
     Licences,
     /// Print what the product's machine code is made of, and compare it with limits.
@@ -94,6 +97,7 @@ fn run() -> anyhow::Result<()> {
         Task::OldestKubernetes => programs::oldest_kubernetes(&root),
         Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root)),
         Task::Fuzz(arguments) => fuzz::run(&root, &arguments),
+        Task::Dist(arguments) => dist::run(&root, &arguments),
         Task::Licences => licences::check(&root),
         Task::Size(arguments) => size::run(&root, &arguments),
     }

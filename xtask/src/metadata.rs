@@ -12,7 +12,12 @@ pub(crate) fn read<T: DeserializeOwned>(root: &Path) -> anyhow::Result<T> {
     let version = cargo::output(cargo::cargo(root).args(["version", "--verbose"]))?;
     let version = String::from_utf8_lossy(&version);
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("cargo names no host")?;
-    let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", host];
+    read_for(root, host)
+}
+
+/// The same for another platform.
+pub(crate) fn read_for<T: DeserializeOwned>(root: &Path, target: &str) -> anyhow::Result<T> {
+    let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", target];
     let output = cargo::output(cargo::cargo(root).args(arguments))?;
     serde_json::from_slice(&output).context("the output of `cargo metadata`")
 }

@@ -108,3 +108,31 @@ fn an_installation_of_nothing_and_something_is_refused() {
         }
     }
 }
+
+/// The command lines in the units of `cargo xtask dist`, with the variables that systemd and their files set.
+#[test]
+fn arguments_of_units_are_taken() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/dist/systemd");
+    let set = [
+        ("${STATE_DIRECTORY}", "/var/lib/ironclad"),
+        ("${CREDENTIALS_DIRECTORY}", "/run/credentials/ironclad"),
+        ("$IRONCLAD_AGENT_REGISTER", "--cluster-name=m1 --register=plane.example:6443 --token=abcdef.0123456789abcdef"),
+    ];
+    let mut verbs = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let (path, mut text) = (file.as_ref().unwrap().path(), std::fs::read_to_string(file.unwrap().path()).unwrap());
+        set.iter().for_each(|(name, value)| text = text.replace(name, value));
+        let line = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/")).unwrap();
+        assert!(!line.contains('$'), "{}: {line}", path.display());
+        let parsed = Ironclad::try_parse_from(line.split_whitespace());
+        let ironclad = parsed.unwrap_or_else(|error| panic!("{}: {line}: {error}", path.display()));
+        verbs.push(match ironclad.verb {
+            Verb::Up(_) => "up",
+            Verb::Run(_) => "run",
+            Verb::Agent(_) => "agent",
+            other => panic!("{}: {other:?} is no server", path.display()),
+        });
+    }
+    verbs.sort_unstable();
+    assert_eq!(verbs, ["agent", "run", "up"]);
+}

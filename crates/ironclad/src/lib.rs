@@ -278,7 +278,9 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Kubectl(verb) => kubectl::run(&verb).await,
             Verb::Version(command) => version::run(&command),
             Verb::Options(options::Command {}) => options::run(tree),
-            Verb::Completion(command) => completion::run(&command, tree.get_bin_name().unwrap_or(program::NAME)),
+            Verb::Completion(command) => {
+                completion::run(&command, tree.get_bin_name().unwrap_or(program::NAME), Ironclad::command())
+            }
         }
     })
 }

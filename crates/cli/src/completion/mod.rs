@@ -6,7 +6,9 @@ mod names;
 use std::{
     env,
     ffi::{OsStr, OsString},
+    fs,
     io::Write as _,
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -23,7 +25,7 @@ const PLUGIN: &str = "kubectl_complete-";
 /// Directive of cobra, which kubectl reads after the candidates: complete no files if there are none.
 const NO_FILES: &str = ":4";
 
-/// Print a completion script for a shell.
+/// Print a completion script for a shell, or write manual pages.
 ///
 /// Types, names of objects, clusters, namespaces and contexts are completed, too: the script asks this program, which
 /// asks the control plane of the command line for at most a second. For kubectl's plugin link this program to the name
@@ -32,21 +34,31 @@ const NO_FILES: &str = ":4";
 #[command(after_help = "Examples:
   source <(ironclad completion bash)
   ironclad completion zsh > \"${fpath[1]}/_ironclad\"
-  ironclad completion fish > ~/.config/fish/completions/ironclad.fish")]
+  ironclad completion fish > ~/.config/fish/completions/ironclad.fish
+  ironclad completion --man ~/.local/share/man/man1")]
 pub struct Command {
     /// The shell
-    #[arg(value_enum)]
-    pub shell: Shell,
+    #[arg(value_enum, required_unless_present = "man")]
+    pub shell: Option<Shell>,
+    /// Write manual pages to this folder instead, one for each verb
+    #[arg(long, value_name = "DIR", conflicts_with = "shell")]
+    pub man: Option<PathBuf>,
 }
 
-/// Prints the script.
+/// Prints the script, or writes the manual pages of this tree of commands.
 ///
 /// # Errors
-/// If stdout can't be written to.
-pub fn run(command: &Command, called: &str) -> anyhow::Result<()> {
+/// If stdout or the folder can't be written to.
+pub fn run(command: &Command, called: &str, tree: clap::Command) -> anyhow::Result<()> {
+    if let Some(folder) = &command.man {
+        let context = || format!("writing manual pages to {}", folder.display());
+        fs::create_dir_all(folder).with_context(context)?;
+        return clap_mangen::generate_to(tree, folder).with_context(context);
+    }
     // Completion of a plugin is kubectl's.
     let program = if called.contains(' ') { program::NAME } else { called };
-    print::data(&script(command.shell, program)?)
+    let Some(shell) = command.shell else { return Ok(()) };
+    print::data(&script(shell, program)?)
 }
 
 fn script(shell: Shell, program: &str) -> anyhow::Result<String> {

@@ -56,7 +56,7 @@ use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
     announce::announce,
-    demo,
+    demo::{self, Demo},
     explain::Here,
     flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs, metrics::MetricsFlags},
     leader, memory, metrics,
@@ -84,6 +84,7 @@ const CONTROLLERS_USER: &str = "ironclad-controllers";
 All flags have defaults; those that matter first are --data-dir, --clusters and --listen. --help has all of them.")]
 #[command(after_help = "Examples:
   ironclad up --demo
+  ironclad up --demo failover
   ironclad up --clusters 5 --nodes 10 --data-dir /var/lib/ironclad
   ironclad up --fleet fleet.yaml
   ironclad up --data-dir /var/lib/ironclad --restore fleet.backup
@@ -102,9 +103,9 @@ pub(crate) struct UpArgs {
     /// File of the kubeconfig [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Apply a sample and show where it went
-    #[arg(long)]
-    pub demo: bool,
+    /// Apply a sample and show where it went; `failover` also plays the loss of a member, with gate and times for it
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "sample", value_name = "WHAT", hide_possible_values = true)]
+    pub demo: Option<Demo>,
     /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
@@ -128,7 +129,7 @@ pub(crate) struct UpArgs {
 /// # Errors
 /// The data directory is unusable, an address is in use, or a part does not start.
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
-    if args.demo && args.fleet.clusters.is_some_and(|clusters| clusters < 3) {
+    if args.demo.is_some() && args.fleet.clusters.is_some_and(|clusters| clusters < 3) {
         bail!("{DEMO_NEEDS}");
     }
     // Whatever can be wrong in flags is found before the data directory is made.
@@ -138,6 +139,9 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     let mut settings = args.controllers.settings()?;
+    if args.demo == Some(Demo::Failover) {
+        demo::failover::quicken(&mut settings);
+    }
     let of_metrics = args.metrics.options()?;
     settings.member_metrics = of_metrics.clone();
     let seam = Seam::system("ironclad");
@@ -262,12 +266,17 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     memory::start(&seam);
     announce(&format!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display()));
 
-    if args.demo {
-        if simulated.list().len() < 3 {
+    let (names, path) = (simulated.list(), kubeconfig.display().to_string());
+    if let Some(demo) = args.demo {
+        if names.len() < 3 {
             bail!("{DEMO_NEEDS}");
         }
-        demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
+        demo::show(&admin, &seam.clock, &path).await?;
+        if demo == Demo::Failover {
+            demo::failover::play(&admin, &seam.clock, &path).await?;
+        }
     }
+    announce(&demo::next_steps(&path, names.first().map(|member| member.name.as_str()), args.demo.is_some()));
     let listener_ended = tokio::select! {
         biased;
         () = stop.received() => false,

@@ -10,6 +10,7 @@ mod backup_up;
 mod bad_input;
 mod capacity_rows;
 mod capacity_sim;
+mod capacity_up;
 mod certificates_up;
 mod clients;
 mod clients_kube_rs;

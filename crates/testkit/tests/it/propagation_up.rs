@@ -157,6 +157,37 @@ async fn the_demo_shows_the_clusters_of_the_sample() -> anyhow::Result<()> {
     daemon.stop().await
 }
 
+#[tokio::test]
+async fn the_demo_plays_a_failover() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
+    let (daemon, lines) = Daemon::start_until(
+        ["up", "--demo", "failover", "--data-dir", &data, "--listen", &listen, "--metrics-bind-address", "0"],
+        "ctrl-c ends it;",
+    )
+    .await?;
+    let place = |text: &str| {
+        let found = lines.iter().position(|line| line.contains(text));
+        found.with_context(|| format!("{text:?} is missing in\n{}", lines.join("\n")))
+    };
+    let mut places = Vec::new();
+    for text in [
+        "member1 is down",
+        "member1 is not Ready",
+        "member1 gets the taint",
+        "worker leaves member1: 4 replicas",
+        "8 of its 8 replicas elsewhere are ready",
+        "member1 is up",
+        "member1 is Ready again",
+        "ironclad why evicted",
+        "ironclad tree deploy/web",
+    ] {
+        places.push(place(text)?);
+    }
+    ensure!(places.is_sorted(), "{places:?} in\n{}", lines.join("\n"));
+    daemon.stop().await
+}
+
 async fn condition(plane: &Kubectl, object: &str, type_: &str, status: &str, says: &str) -> anyhow::Result<()> {
     until(&format!("{object} says {type_} {status}"), DEADLINE, async || {
         let template = format!("jsonpath={{.status.conditions[?(@.type==\"{type_}\")]}}");

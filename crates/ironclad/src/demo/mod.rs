@@ -1,4 +1,6 @@
-//! `up --demo`: applies the sample and shows where it went.
+//! `up --demo`: applies the sample and shows where it went; and the commands to go on with.
+
+pub(crate) mod failover;
 
 use std::time::Duration;
 
@@ -19,7 +21,16 @@ use serde_json::Value;
 
 use crate::announce::announce;
 
-const SAMPLE: &str = include_str!("../../../samples/web.yaml");
+/// What `--demo` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Demo {
+    /// A sample, and where it went.
+    Sample,
+    /// The same, and then a failover: a member is lost, what ran there moves, the member comes back.
+    Failover,
+}
+
+const SAMPLE: &str = include_str!("../../../../samples/web.yaml");
 /// Deadline for the sample, which normally needs far less.
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -69,22 +80,28 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     for row in rows {
         announce(&row);
     }
-    announce(&next_steps(kubeconfig));
     Ok(())
 }
 
-/// Commands to go on with, from another terminal.
-fn next_steps(kubeconfig: &str) -> String {
-    format!(
-        "next, in another terminal:\n  \
-         export KUBECONFIG={kubeconfig}\n  \
-         kubectl get deployments,resourcebindings,works -A\n  \
-         kubectl --context member1 get deployments,pods\n  \
-         ironclad tree deploy/web                where it went, down to each copy\n  \
-         ironclad why deploy/web                 why it is there\n  \
-         ironclad plan cluster-loss member1      what the loss of a cluster would move\n\
-         ctrl-c ends it; the same command resumes where it was"
-    )
+/// Commands to go on with, from another terminal. `member` is the first member, if there is any; `is_sample` says that
+/// the sample runs.
+pub(crate) fn next_steps(kubeconfig: &str, member: Option<&str>, is_sample: bool) -> String {
+    let name = if is_sample { "web" } else { "NAME" };
+    let mut lines = vec![
+        ("export", format!("KUBECONFIG={kubeconfig}"), ""),
+        ("kubectl", "get deployments,resourcebindings,works -A".to_owned(), ""),
+    ];
+    if let Some(member) = member {
+        lines.push(("kubectl", format!("--context {member} get deployments,pods"), ""));
+    }
+    lines.push(("ironclad", format!("tree deploy/{name}"), "where it went, down to each copy"));
+    lines.push(("ironclad", format!("why deploy/{name}"), "why it is there"));
+    let member = member.unwrap_or("CLUSTER");
+    lines.push(("ironclad", format!("plan cluster-loss {member}"), "what the loss of a cluster would move"));
+    let lines = lines.iter().map(|(program, words, says)| format!("  {:<38}  {says}", format!("{program} {words}")));
+    let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    let heading = "next, in another terminal:";
+    format!("{heading}\n{}\nctrl-c ends it; the same command resumes where it was", lines.join("\n"))
 }
 
 /// Waits until every member is ready: replicas that were divided among ready members are not divided again for one that

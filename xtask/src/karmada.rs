@@ -89,21 +89,99 @@ fn checkout(path: &Path) -> anyhow::Result<PathBuf> {
     path.canonicalize().with_context(|| format!("PATH {}", path.display()))
 }
 
+/// The suite's file whose functions create and delete clusters with docker.
+const SUITE: &str = "test/e2e/suites/base/suite_test.go";
+/// Those functions.
+const WITH_DOCKER: [&str; 2] = ["func createCluster(", "func deleteCluster("];
+/// File that is added to the suite in their place.
+const HOOK: &str = "test/e2e/suites/base/ironclad_hook_test.go";
+/// Its content: a program that the runner names gives a member of the test bed, and takes it back.
+const HOOK_SOURCE: &str = r#"package base
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+func createCluster(clusterName, kubeConfigPath, _, clusterContext string) error {
+	return clusterHook("create", clusterName, kubeConfigPath, clusterContext)
+}
+
+func deleteCluster(clusterName, kubeConfigPath string) error {
+	return clusterHook("delete", clusterName, kubeConfigPath)
+}
+
+func clusterHook(words ...string) error {
+	output, err := exec.Command(os.Getenv("IRONCLAD_CLUSTER_HOOK"), words...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%v: %w: %s", words, err, output)
+	}
+	return nil
+}
+"#;
+
 fn build(checkout: &Path, built: &Path) -> anyhow::Result<()> {
     kubernetes::ensure_go()?;
     fs::create_dir_all(built).with_context(|| built.display().to_string())?;
+    let overlay = overlay(checkout, built)?;
     for (name, is_test, package) in BUILT {
         eprintln!("building {name} of {package}");
         let mut command = Command::new("go");
         command.current_dir(checkout).args(if is_test { &["test", "-c"][..] } else { &["build"] });
+        if is_test {
+            command.arg("-overlay").arg(&overlay);
+        }
         cargo::run(command.arg("-mod=vendor").arg("-o").arg(built.join(name)).arg(package))?;
     }
     Ok(())
 }
 
+/// Writes what Go's compiler takes in place of the checkout's files, which stay as they are. Returns the path of the
+/// list.
+fn overlay(checkout: &Path, built: &Path) -> anyhow::Result<PathBuf> {
+    let source = checkout.join(SUITE);
+    let text = fs::read_to_string(&source).with_context(|| source.display().to_string())?;
+    let files = [(SUITE, "suite_test.go", without_docker(&text)?), (HOOK, "hook_test.go", HOOK_SOURCE.to_owned())];
+    let mut replaced = serde_json::Map::new();
+    for (of, name, text) in files {
+        let path = built.join(name);
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        replaced.insert(checkout.join(of).display().to_string(), path.display().to_string().into());
+    }
+    let list = built.join("overlay.json");
+    fs::write(&list, serde_json::json!({ "Replace": replaced }).to_string())?;
+    Ok(list)
+}
+
+/// The suite's file with its functions for docker under other names, which nothing calls.
+fn without_docker(source: &str) -> anyhow::Result<String> {
+    let mut text = source.to_owned();
+    for function in WITH_DOCKER {
+        ensure!(text.matches(function).count() == 1, "{SUITE}: `{function}` is not there once");
+        text = text.replace(function, &function.replace("Cluster(", "ClusterInDocker("));
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clusters_come_from_the_bed() {
+        let source =
+            "package base\n\nfunc createCluster(a string) error {\n}\n\nfunc deleteCluster(a string) error {\n}\n";
+        let without = without_docker(source).unwrap();
+        assert_eq!(
+            without,
+            "package base\n\nfunc createClusterInDocker(a string) error {\n}\n\nfunc deleteClusterInDocker(a string) error {\n}\n"
+        );
+        assert!(without_docker(&without).is_err());
+        for function in WITH_DOCKER {
+            assert_eq!(HOOK_SOURCE.matches(function).count(), 1);
+        }
+    }
 
     #[test]
     fn only_a_whole_checkout_of_karmada_is_taken() {

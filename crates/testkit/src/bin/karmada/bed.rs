@@ -1,9 +1,9 @@
-//! Servers that the suite runs against: a control plane and three members of one node each, Ironclad, and the suite's
-//! example of an interpreter webhook.
+//! Servers that the suite runs against: a control plane and three members of one node each, further ones for specs that
+//! create clusters, Ironclad, and the suite's example of an interpreter webhook.
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,6 +17,34 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 const MEMBERS: usize = 3;
+/// Further servers that no one joins: specs take them where they would create clusters in docker. One spec takes two.
+const SPARE: usize = 2;
+/// Stands for the name of the context in a spare's kubeconfig.
+const CONTEXT: &str = "CONTEXT";
+/// The program that a spec asks for a cluster: `create NAME KUBECONFIG CONTEXT`, `delete NAME KUBECONFIG`. A spare's
+/// file is renamed by whoever takes it, so that two specs do not get one.
+const HOOK: &str = r#"#!/bin/sh
+set -eu
+cd "$(dirname "$0")"
+case $1 in
+create)
+    for spare in *.free; do
+        if mv "$spare" "${spare%.free}.of.$2" 2>/dev/null; then
+            mkdir -p "$(dirname "$3")"
+            sed "s/CONTEXT/$4/g" "${spare%.free}.of.$2" >"$3"
+            exit 0
+        fi
+    done
+    echo "all spare clusters are taken: $(ls)"
+    exit 1
+    ;;
+delete)
+    for spare in *.of."$2"; do
+        mv "$spare" "${spare%.of."$2"}.free"
+    done
+    ;;
+esac
+"#;
 const DEADLINE: Duration = Duration::from_secs(180);
 /// Flags for what Karmada's installation script switches on beyond defaults, and for the events that specs wait for.
 const FLAGS: [&str; 8] = [
@@ -42,6 +70,8 @@ pub(crate) struct Bed {
     /// Folder with `bin/karmadactl`.
     pub(crate) go_path: PathBuf,
     pub(crate) home: PathBuf,
+    /// The program that gives specs a cluster.
+    pub(crate) hook: PathBuf,
     _env: RealEnv,
 }
 
@@ -52,7 +82,7 @@ impl Bed {
         // Specs count one Pod of a DaemonSet for each member.
         let nodes =
             NodeShape { count: 1, cpu: "64".into(), memory: "256Gi".into(), pods: 1_000, ..NodeShape::default() };
-        let mut env = RealEnv::start(Config { members: MEMBERS, nodes, ..Config::default() }).await?;
+        let mut env = RealEnv::start(Config { members: MEMBERS + SPARE, nodes, ..Config::default() }).await?;
         let plane = env.plane().kubeconfig().display().to_string();
 
         eprintln!("==> ironclad run, and its members");
@@ -77,7 +107,7 @@ impl Bed {
         let user = kubectl.run(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await?;
         let rights = ["--clusterrole=cluster-proxy-admin", "--user", &user];
         kubectl.run(["create", "clusterrolebinding", "suite"].into_iter().chain(rights)).await?;
-        for (n, member) in env.members().iter().enumerate() {
+        for (n, member) in env.members().iter().take(MEMBERS).enumerate() {
             let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
             verb(&["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?;
         }
@@ -107,8 +137,36 @@ impl Bed {
         let go_path = home.join("go");
         fs::create_dir_all(go_path.join("bin")).context("a folder for karmadactl")?;
         symlink(product, go_path.join("bin/karmadactl")).context("karmadactl")?;
-        Ok(Self { kubeconfig, go_path, home, _env: env })
+        let spares = env.members().iter().skip(MEMBERS).map(|spare| spare.kubeconfig());
+        let hook = offer(&home.join("spares"), spares)?;
+        Ok(Self { kubeconfig, go_path, home, hook, _env: env })
     }
+}
+
+/// Puts kubeconfigs of spare servers into a folder, beside the program that gives them to specs. Returns its path.
+fn offer(folder: &Path, spares: impl Iterator<Item = PathBuf>) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder).context("a folder for spare clusters")?;
+    for (number, kubeconfig) in spares.enumerate() {
+        let text = fs::read_to_string(&kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+        let spare = folder.join(format!("{number}.free"));
+        fs::write(&spare, named(&text)?).with_context(|| spare.display().to_string())?;
+    }
+    let hook = folder.join("hook");
+    fs::write(&hook, HOOK).context("the program that gives clusters to specs")?;
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))
+        .context("the program that gives clusters to specs")?;
+    Ok(hook)
+}
+
+/// A kubeconfig whose cluster, user and context have the name that a spec says.
+fn named(text: &str) -> anyhow::Result<String> {
+    let mut kubeconfig: Value = serde_json::from_str(text)?;
+    for list in ["clusters", "users", "contexts"] {
+        kubeconfig[list][0]["name"] = CONTEXT.into();
+    }
+    kubeconfig["contexts"][0]["context"] = json!({"cluster": CONTEXT, "user": CONTEXT});
+    kubeconfig["current-context"] = CONTEXT.into();
+    Ok(kubeconfig.to_string())
 }
 
 async fn verb(arguments: &[&str]) -> anyhow::Result<()> {
@@ -177,6 +235,37 @@ mod tests {
                 "url": "https://127.0.0.1:8443/interpreter-workload", "caBundle": "UEVN",
             }}]})
         );
+    }
+
+    #[test]
+    fn a_spare_cluster_is_given_to_one_spec_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("member4.kubeconfig");
+        let text = json!({
+            "clusters": [{"name": "m", "cluster": {"server": "https://127.0.0.1:1"}}],
+            "users": [{"name": "m", "user": {}}],
+            "contexts": [{"name": "m", "context": {"cluster": "m", "user": "m"}}],
+            "current-context": "m",
+        });
+        fs::write(&kubeconfig, text.to_string()).unwrap();
+        let hook = offer(&folder.path().join("spares"), [kubeconfig].into_iter()).unwrap();
+        let given = folder.path().join("home/.kube/new.config");
+        let ask = |words: &[&str]| {
+            let output = std::process::Command::new(&hook).args(words).output().unwrap();
+            (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        };
+        let path = given.display().to_string();
+        assert_eq!(ask(&["create", "new", &path, "kind-new"]), (true, String::new()));
+        let got: Value = serde_json::from_str(&fs::read_to_string(&given).unwrap()).unwrap();
+        assert_eq!(
+            got["contexts"],
+            json!([{"name": "kind-new", "context": {"cluster": "kind-new", "user": "kind-new"}}])
+        );
+        assert_eq!(got["clusters"][0]["cluster"]["server"], "https://127.0.0.1:1");
+        let (taken, says) = ask(&["create", "other", &path, "kind-other"]);
+        assert!(!taken && says.starts_with("all spare clusters are taken"), "{says}");
+        assert_eq!(ask(&["delete", "new", &path]), (true, String::new()));
+        assert_eq!(ask(&["create", "other", &path, "kind-other"]), (true, String::new()));
     }
 
     #[test]

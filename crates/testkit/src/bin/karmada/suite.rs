@@ -53,6 +53,7 @@ pub(crate) async fn run(bed: &Bed, built: &Path, choice: &Choice, known: &Known)
     command.arg(format!("--json-report={REPORT}")).arg(format!("--output-dir={}", built.display()));
     command.arg(built.join("e2e.test")).arg("--").args(POLLS);
     command.env("KUBECONFIG", &bed.kubeconfig).env("GOPATH", &bed.go_path).env("HOME", &bed.home);
+    command.env("IRONCLAD_CLUSTER_HOOK", &bed.hook);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -17,6 +17,8 @@ pub mod cluster {
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
     /// Enough of the member's nodes are ready (ours; only with `--nodes-ready-ratio`). Never a part of [`READY`].
     pub const NODES_READY: &str = "NodesReady";
+    /// The clock of the member's agent differs from the control plane's; absent while it does not (ours).
+    pub const CLOCK_SKEW: &str = "ClockSkew";
     /// Service names resolve in the member.
     pub const SERVICE_DOMAIN_NAME_RESOLUTION_READY: &str = "ServiceDomainNameResolutionReady";
 }

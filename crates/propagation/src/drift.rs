@@ -42,11 +42,14 @@ fn named(metadata: &ObjectMeta) -> Option<(&str, &str)> {
 ///
 /// A deletion always does: the object is created again, or the Work waited for its end. A new object does as well: it
 /// may have existed before without the label. Otherwise a field that execution compares must have changed; status,
-/// generation, owners, finalizers and bookkeeping fields of the server are not compared.
+/// generation, owners, finalizers and bookkeeping fields of the server are not compared. `ours` says that a write of
+/// this process is the cause: no drift, but an end that it brought about is one that the Work may wait for.
 #[must_use]
-pub fn requeues(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
+pub fn requeues(old: Option<Cached<'_>>, new: Option<Cached<'_>>, ours: bool) -> bool {
     match (old, new) {
         (None, None) => false,
+        (Some(_), None) => true,
+        _ if ours => false,
         (Some(old), Some(new)) => old.content != new.content || metadata_differs(old.metadata, new.metadata),
         _ => true,
     }
@@ -212,14 +215,17 @@ mod tests {
         ] {
             let new = object(patch);
             let (old, new) = (cached(&old), cached(&new));
-            assert_eq!(requeues(old, new), to_execution, "{name}");
+            assert_eq!(requeues(old, new, false), to_execution, "{name}");
+            assert!(!requeues(old, new, true), "{name}, by us");
             assert_eq!(changes_status(old, new), to_status, "{name}");
         }
         let seen = cached(&old);
-        assert!(requeues(seen, None), "it is deleted: made anew");
+        assert!(requeues(seen, None, false), "it is deleted: made anew");
+        assert!(requeues(seen, None, true), "by us: the Work may wait for that");
         assert!(!changes_status(seen, None), "it is deleted: its status stays");
-        assert!(requeues(None, seen) && changes_status(None, seen), "it appears");
-        assert!(!requeues(None, None) && !changes_status(None, None));
+        assert!(requeues(None, seen, false) && changes_status(None, seen), "it appears");
+        assert!(!requeues(None, seen, true), "it appears, by us");
+        assert!(!requeues(None, None, false) && !changes_status(None, None));
     }
 
     #[test]

@@ -122,11 +122,11 @@ impl Monitor {
             match self.write(&cluster, part).await {
                 Err(failure) if failure.is_conflict() => self.seam.clock.sleep(BETWEEN_ATTEMPTS).await,
                 Err(failure) => {
-                    tracing::warn!(cluster = %name, %failure, "condition Ready was not set to Unknown");
+                    tracing::warn!(cluster = %name, %failure, reason = decision.plan.because.first().map(tracing::field::display), "its status was not written");
                     break;
                 }
                 Ok(()) => {
-                    tracing::info!(cluster = %name, "the lease expired: condition Ready is Unknown");
+                    tracing::info!(cluster = %name, reason = decision.plan.because.first().map(tracing::field::display), "its status was written");
                     break;
                 }
             }

@@ -184,8 +184,7 @@ fn on_object(member: &Destination, gvk: &Gvk, change: &Change<MemberObject>) {
     if let Some(namespace) = change.new.as_deref().filter(|_| drift::brings_namespace(gvk, old, new)) {
         member.enqueue_awaiting(namespace.metadata.name.as_deref().unwrap_or_default());
     }
-    // Our own writes are no drift.
-    if change.ours || !drift::requeues(old, new) {
+    if !drift::requeues(old, new, change.ours) {
         return;
     }
     if let Some((_, work)) = drift::work_of(old.map(|o| o.metadata), new.map(|n| n.metadata)) {

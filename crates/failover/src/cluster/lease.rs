@@ -1,25 +1,33 @@
 //! Clusters whose agent neither renews its lease nor reports (specification/failover.md 1.4).
 //!
 //! Only of Pull clusters: the control plane probes the others itself. Silence is measured by monotonic time, so that a
-//! clock that jumps makes no cluster Unknown.
+//! clock that jumps makes no cluster Unknown. That an agent's clock differs is told by a condition of its own.
 
 use std::time::Duration;
 
 use ironclad_api::{
     Condition, Time,
     cluster::{Cluster, SyncMode},
-    conditions::{self, UNKNOWN, cluster::READY},
+    conditions::{
+        self, TRUE, UNKNOWN,
+        cluster::{CLOCK_SKEW, READY},
+    },
 };
 use ironclad_fleet::{Plan, StatusPart, because::health::Reason};
 use jiff::Timestamp;
 
 use crate::flags::HealthFlags;
 
+/// Seconds by which an agent's clock may differ before it is told: more than a renewal takes to arrive.
+const SKEW_TOLD: i64 = 10;
+/// Seconds below which it is no longer told.
+const SKEW_OVER: i64 = 5;
+
 /// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     pub cluster: &'a Cluster,
-    /// `renewTime` of its lease, by the agent's clock: only its changes matter.
+    /// `renewTime` of its lease, by the agent's clock: for silence only its changes matter.
     pub renewed: Option<Timestamp>,
     /// Monotonic time at which its lease or its condition last changed; `None` is now.
     pub heard: Option<Duration>,
@@ -75,7 +83,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
     let grace = if ready.is_some() { seen.flags.monitor_grace_period } else { seen.flags.startup_grace_period };
     let silent = memory.silent(mono);
     let plan = if silent <= grace {
-        Plan::nothing(Reason::Heard.into())
+        clock(seen, &memory, now, mono)
     } else if ready.is_some_and(|ready| ready.status == UNKNOWN) {
         Plan::nothing(Reason::StatusUnchanged.into())
     } else {
@@ -86,6 +94,30 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
         Plan::one(Effect::Status(StatusPart::condition(condition)), reason.into())
     };
     Decision { plan, memory: Some(memory) }
+}
+
+/// Tells of an agent whose clock differs when it has renewed its lease, and once it no longer does.
+fn clock(seen: &Seen<'_>, memory: &Memory, now: Timestamp, mono: Duration) -> Plan<Effect> {
+    let told = seen.cluster.status.as_ref().and_then(|status| conditions::get(&status.conditions, CLOCK_SKEW));
+    let before = seen.memory.filter(|before| before.cluster == memory.cluster).and_then(|before| before.renewed);
+    // The lease that a new process finds may be old.
+    let renewed = seen.renewed.filter(|renewed| before.is_some_and(|before| before != *renewed));
+    let heard = now.saturating_sub(mono.saturating_sub(memory.seen));
+    let seconds = match (renewed, heard) {
+        (Some(renewed), Ok(heard)) => renewed.duration_since(heard).as_secs(),
+        _ => return Plan::nothing(Reason::Heard.into()),
+    };
+    let reason = Reason::ClockSkew { seconds };
+    let mut condition = conditions::condition(CLOCK_SKEW, TRUE, reason.reason(), reason.to_string());
+    condition.last_transition_time = Time(now);
+    match told {
+        None if seconds.abs() > SKEW_TOLD => Plan::one(Effect::Status(StatusPart::condition(condition)), reason.into()),
+        Some(_) if seconds.abs() < SKEW_OVER => {
+            condition.status.clear();
+            Plan::one(Effect::Status(StatusPart::condition(condition)), Reason::Heard.into())
+        }
+        _ => Plan::nothing(Reason::Heard.into()),
+    }
 }
 
 /// Last sign of life: a renewed lease, a changed condition, or the start of this process.
@@ -228,6 +260,52 @@ mod tests {
             ("Push clusters never become Unknown, also if they never reported", push, &[], 9_000, None),
         ] {
             assert_eq!(run(mode, steps, end), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_differ_are_told() {
+        // Seconds of the scans' clock at which the lease is renewed, and what the agent's clock says then.
+        let run = |renewals: &[(i64, i64)]| {
+            let mut cluster = cluster("m1");
+            cluster.spec.sync_mode = SyncMode::Pull;
+            ready(&mut cluster, "True", 0);
+            let (flags, mut memory, mut writes) = (HealthFlags::default(), None, 0);
+            for (heard, renewed) in renewals {
+                let heard = Duration::from_secs(heard.unsigned_abs());
+                let scan = heard + Duration::from_secs(4);
+                let now = at(i64::try_from(scan.as_secs()).unwrap());
+                let seen = Seen {
+                    cluster: &cluster,
+                    renewed: Some(at(*renewed)),
+                    heard: Some(heard),
+                    memory: memory.as_ref(),
+                    flags: &flags,
+                };
+                let decision = decide(&seen, now, scan);
+                memory = decision.memory;
+                if let Some(Effect::Status(part)) = decision.plan.effects.first() {
+                    let mut object = serde_json::to_value(&cluster).unwrap();
+                    object["status"] = StatusPart::applied(&object["status"], &[part]);
+                    cluster = serde_json::from_value(object).unwrap();
+                    writes += 1;
+                }
+            }
+            let conditions = &cluster.status.as_ref().unwrap().conditions;
+            assert_eq!(conditions::get(conditions, READY).unwrap().status, "True");
+            (writes, conditions::get(conditions, CLOCK_SKEW).map(|condition| condition.message.clone()))
+        };
+        let text = |words: &str| Some(format!("the clock of the cluster's agent is {words} the control plane's"));
+        for (name, renewals, want) in [
+            ("the same time", &[(10, 10), (20, 20), (30, 30)][..], (0, None)),
+            ("ten seconds", &[(10, 20), (20, 30)], (0, None)),
+            ("an hour behind", &[(3_700, 100), (3_710, 110)], (1, text("3600 s behind"))),
+            ("a minute ahead, once told", &[(10, 70), (20, 80), (30, 91), (40, 101)], (1, text("60 s ahead of"))),
+            ("an old lease that a new process finds", &[(3_700, 100)], (0, None)),
+            ("corrected", &[(10, 70), (20, 80), (30, 30), (40, 40)], (2, None)),
+            ("almost corrected", &[(10, 70), (20, 80), (30, 37)], (1, text("60 s ahead of"))),
+        ] {
+            assert_eq!(run(renewals), want, "{name}");
         }
     }
 

@@ -61,6 +61,11 @@ pub enum Reason {
     Silent,
     /// The cluster's agent was never heard of.
     NeverHeard,
+    /// The clock of the cluster's agent is not the control plane's.
+    ClockSkew {
+        /// Seconds by which it is ahead; negative if it is behind.
+        seconds: i64,
+    },
     /// The control plane itself probes the cluster.
     ProbedHere,
     /// The status is as it is published.
@@ -119,6 +124,7 @@ impl Reason {
             Self::Heard => "ClusterHeard",
             Self::Silent => "ClusterStatusUnknown",
             Self::NeverHeard => "ClusterStatusNeverUpdated",
+            Self::ClockSkew { .. } => "AgentClockDiffers",
             Self::ProbedHere => "ClusterProbedHere",
             Self::StatusUnchanged => "StatusUnchanged",
             Self::TaintsFollowReady { .. } => "TaintsFollowReady",
@@ -160,6 +166,14 @@ impl fmt::Display for Reason {
             Self::Heard => f.write_str("the cluster's agent reports"),
             Self::Silent => f.write_str("Cluster status controller stopped posting cluster status."),
             Self::NeverHeard => f.write_str("Cluster status controller never posted cluster status."),
+            Self::ClockSkew { seconds } => {
+                let where_ = if *seconds < 0 { "behind" } else { "ahead of" };
+                write!(
+                    f,
+                    "the clock of the cluster's agent is {} s {where_} the control plane's",
+                    seconds.unsigned_abs()
+                )
+            }
             Self::ProbedHere => f.write_str("the control plane probes the cluster itself"),
             Self::StatusUnchanged => f.write_str("the published status is current"),
             Self::TaintsFollowReady { ready } => write!(f, "the taints follow condition Ready, which is {ready}"),

@@ -8,7 +8,11 @@ pub use waits::{OldCopy, old_copies, replacements};
 
 use std::collections::BTreeSet;
 
-use ironclad_api::conditions::{self, TRUE, binding::SCHEDULED, cluster::READY};
+use ironclad_api::conditions::{
+    self, TRUE,
+    binding::SCHEDULED,
+    cluster::{CLOCK_SKEW, READY},
+};
 use ironclad_autoscaling::{
     distributed_hpa::{self, scaler::Scaler},
     idle::{self, Verdict},
@@ -158,8 +162,12 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
             found.push(Finding::new(Grade::Warning, line));
             continue;
         }
-        let condition = cluster.status.as_ref().and_then(|status| conditions::get(&status.conditions, READY));
-        match condition {
+        let condition = |type_: &str| conditions::get(&cluster.status.as_ref()?.conditions, type_);
+        if let Some(skew) = condition(CLOCK_SKEW) {
+            let finding = Finding::new(Grade::Warning, format!("cluster {name}: {}", skew.message));
+            found.push(finding.remedy("synchronise the clock of the machine with the agent (NTP)"));
+        }
+        match condition(READY) {
             Some(condition) if condition.status == TRUE => ready += 1,
             Some(condition) => found.push(
                 Finding::new(Grade::Warning, format!("cluster {name} is not ready: {}", condition.reason))

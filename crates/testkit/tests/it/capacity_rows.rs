@@ -600,6 +600,36 @@ async fn a_finalizer_in_the_member_delays_the_new_copy() -> anyhow::Result<()> {
     anyhow::bail!("the new copy does not start")
 }
 
+/// With purge mode Directly nothing runs between the end of the old copy and the start of the new one, so it starts as
+/// soon as the end is known.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_was_purged_directly_is_replaced_at_once() -> anyhow::Result<()> {
+    let mut fleet = Fleet::failing_over(2, 10).await?;
+    let moved = app("moved", 1, 1, 0);
+    fleet.create_with(moved, only_member1, |_| {}).await?;
+    fleet.until_bound(moved).await?;
+    fleet.open("moved").await?;
+    fleet.world.pass(30 * SECOND).await?;
+    fleet.taint("member1", "NoExecute").await?;
+    let copies = |fleet: &Fleet, member: &str| -> anyhow::Result<Api<Deployment>> {
+        Ok(Api::namespaced(fleet.world.member(member)?.client(), "default"))
+    };
+    let (old, new) = (copies(&fleet, "member1")?, copies(&fleet, "member2")?);
+    let mut without = Duration::ZERO;
+    for _ in 0..600 {
+        fleet.world.pass(SECOND / 10).await?;
+        match (old.get_opt("moved").await?.is_some(), new.get_opt("moved").await?.is_some()) {
+            (false, true) => {
+                ensure!(without <= SECOND, "no copy for {without:?}");
+                return Ok(());
+            }
+            (false, false) => without += SECOND / 10,
+            (true, is_new) => ensure!(!is_new, "both copies are there"),
+        }
+    }
+    anyhow::bail!("it does not move")
+}
+
 /// A host port is nothing that the account counts: the preemptor is placed, and its pod finds no node.
 #[tokio::test(start_paused = true)]
 async fn a_preemptor_without_node_says_what_the_member_said() -> anyhow::Result<()> {

@@ -15,10 +15,11 @@ export function span(milliseconds) {
   return `${seconds}s`;
 }
 
-/** @param {string} at */
-function relative(at) {
+/** @param {string} at @param {string | null} how */
+function relative(at, how) {
   const distance = Date.now() - Date.parse(at);
   if (Number.isNaN(distance)) return at;
+  if (how === 'for') return `for ${span(distance)}`;
   return distance >= -999 ? `${span(distance)} ago` : `in ${span(-distance)}`;
 }
 
@@ -27,17 +28,18 @@ const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle
 /**
  * A time by its distance from now, which goes on while the page is open.
  * @param {string | null | undefined} at
+ * @param {'ago' | 'for'} [how] `for` tells since when something is so.
  */
-export function ago(at) {
+export function ago(at, how = 'ago') {
   if (!at) return h('span', { class: 'quiet' }, '–');
   const time = Date.parse(at);
-  return h('time', { datetime: at, 'data-ago': true, title: Number.isNaN(time) ? null : FULL.format(time) }, relative(at));
+  return h('time', { datetime: at, 'data-ago': how, title: Number.isNaN(time) ? null : FULL.format(time) }, relative(at, how));
 }
 
 /** Lets the times on the page go on. */
 export function tick() {
   for (const element of document.querySelectorAll('time[data-ago]')) {
-    const text = relative(element.getAttribute('datetime') ?? '');
+    const text = relative(element.getAttribute('datetime') ?? '', element.getAttribute('data-ago'));
     const node = element.firstChild;
     if (node instanceof Text && node.data !== text) node.data = text;
   }

@@ -185,7 +185,7 @@ export function readiness(row) {
   const word = row.leaving ? 'leaving the fleet' : row.ready === 'True' ? 'ready' : row.ready === 'False' ? 'not ready' : 'not known';
   const why = row.ready === 'True' ? null : [row.reason, row.message].filter(Boolean).join(': ');
   return [
-    mark(row.state, word), ' ', ago(row.since),
+    mark(row.state, word), ' ', row.since ? ago(row.since, 'for') : null,
     row.silentSince ? h('span', { class: 'why' }, 'last heard of ', ago(row.silentSince), ': what is shown is as old') : null,
     why ? h('span', { class: 'why' }, why) : null,
   ];
@@ -222,7 +222,7 @@ export function bindings(context, caption, rows) {
   const columns = [
     { name: 'Workload', field: 'name', first: true, cell: (row) => [h('a', { href: workloadPath(row) }, row.name), ' ', h('span', { class: 'quiet' }, row.kind)] },
     { name: 'Namespace', field: 'namespace', kind: 'tight', cell: (row) => row.namespace || '–' },
-    { name: 'State', field: 'state', cell: (row) => [mark(row.state, WORDS[row.state]), row.since ? [' ', ago(row.since)] : null, row.reason ? h('span', { class: 'why' }, row.reason) : null] },
+    { name: 'State', field: 'state', cell: (row) => [mark(row.state, WORDS[row.state]), row.since ? [' ', ago(row.since, 'for')] : null, row.reason ? h('span', { class: 'why' }, row.reason) : null] },
     { name: 'Ready', field: 'ready', kind: 'number', cell: (row) => (row.replicas ? `${row.ready ?? '?'} of ${row.replicas}` : '–') },
     { name: 'Replicas by cluster', field: 'clusters', cell: (row) => places(row) },
     { name: 'Policy', field: 'policy', kind: 'tight', cell: (row) => row.policy || '–' },

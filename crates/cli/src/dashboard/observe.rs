@@ -11,7 +11,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_failover::taint_manager::Row;
-use ironclad_fleet::{Binding, ClusterName, readiness::not_ready};
+use ironclad_fleet::{Binding, ClusterName, not_ready};
 use ironclad_planning::views::{self, BindingRow, Entry};
 use ironclad_runtime::Api;
 use jiff::Timestamp;

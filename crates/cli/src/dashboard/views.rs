@@ -214,7 +214,10 @@ impl Live {
         let client = self.client().await?;
         let mut command: doctor::Command = defaults()?;
         command.plane = self.plane.clone();
-        Ok(doctor::examine(&command, &client, &self.clock).await?.told())
+        let checkup = doctor::examine(&command, &client, &self.clock).await?;
+        let mut view = checkup.told();
+        view["broken"] = checkup.violations.iter().map(ToString::to_string).collect();
+        Ok(view)
     }
 
     async fn scheduling_of(&self) -> anyhow::Result<Value> {

@@ -50,7 +50,7 @@ pub struct BindingRow {
     /// Since when, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Replicas that are wanted; 0 if it is no workload.
+    /// Replicas that are placed in all clusters, or wanted while there are none; 0 if it is no workload.
     pub replicas: i32,
     /// Ready replicas in all clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,6 +116,7 @@ pub fn binding_row(binding: BindingRef<'_>, unready: &BTreeSet<ClusterName>) -> 
     let (state, reason, since) = state(binding, &clusters, &leaving);
     let kind = resource.kind.to_lowercase();
     let group = resource.api_version.split_once('/').map(|(group, _)| group);
+    let placed = clusters.iter().map(|place| place.replicas).reduce(i32::saturating_add);
     let ready = clusters.iter().filter_map(|place| place.ready).reduce(|sum, ready| sum + ready);
     BindingRow {
         binding: binding.key().name.to_string(),
@@ -126,7 +127,7 @@ pub fn binding_row(binding: BindingRef<'_>, unready: &BTreeSet<ClusterName>) -> 
         state,
         reason,
         since,
-        replicas: spec.replicas,
+        replicas: placed.filter(|placed| *placed > 0).unwrap_or(spec.replicas),
         ready,
         clusters,
         leaving,
@@ -151,6 +152,8 @@ fn place(cluster: &str, replicas: i32, item: Option<&AggregatedStatusItem>, unre
     };
     // A status that says no number of ready replicas although some are wanted says that none is.
     let ready = ready.or_else(|| status.filter(|status| status.get("replicas").is_some()).map(|_| 0));
+    // What ran in a lost cluster may run no more.
+    let ready = ready.filter(|_| !is_lost(unready, cluster));
     Place { cluster: cluster.to_owned(), replicas, ready, state, detail: detail.to_owned() }
 }
 
@@ -271,7 +274,7 @@ mod tests {
                 "a lost cluster is never green",
                 of(json!({}), scheduled("True"), &healthy),
                 "m2",
-                "Broken m2: the cluster is not ready 3 [2 1]",
+                "Broken m2: the cluster is not ready 2 [2 -]",
             ),
             ("refused by a member", of(json!({}), scheduled("True"), &refused), "", "Broken m2: denied 2 [2 -]"),
             (

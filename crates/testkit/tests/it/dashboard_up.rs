@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
 use ironclad_testkit::{
     binary::{Daemon, free_port, ironclad},
     browser::{Browser, Node},
@@ -218,6 +218,11 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         "involvedObject": {"kind": "Deployment", "namespace": "default", "name": "web", "apiVersion": "apps/v1"},
         "type": "Warning", "reason": "Hostile", "message": HOSTILE, "firstTimestamp": "2026-01-01T00:00:00Z"}))?;
     Api::<Event>::namespaced(plane.clone(), "default").create(&PostParams::default(), &event).await?;
+
+    let policy: ClusterTaintPolicy = serde_json::from_value(json!({"metadata": {"name": "not-ready"}, "spec": {
+        "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}],
+        "taintsToAdd": [{"key": "example.com/not-ready", "effect": "NoExecute", "addOnMatchSeconds": 1}]}}))?;
+    Api::<ClusterTaintPolicy>::all(plane.clone()).create(&PostParams::default(), &policy).await?;
 
     let mut pages = Pages { browser: Browser::start(&program).await?, origin: world.origin.clone() };
     pages.browser.open(&world.login).await?;

@@ -4,6 +4,7 @@ import { h, patch } from './dom.js';
 import { span, tick } from './format.js';
 import { help, listen, PAGES } from './keys.js';
 import { failure } from './parts.js';
+import { autoscaler, autoscalers } from './autoscalers.js';
 import { cluster } from './cluster.js';
 import { events } from './events.js';
 import { evictions } from './evictions.js';
@@ -36,7 +37,7 @@ import { workloads } from './workloads.js';
  */
 
 /** @type {Record<string, Page>} */
-const pages = { '': fleet, workloads, workload, cluster, evictions, events, scheduling, plan, system };
+const pages = { '': fleet, workloads, workload, cluster, evictions, events, scheduling, autoscalers, autoscaler, plan, system };
 /** Without a word for so long, what is shown is called old. */
 const STALE = 15_000;
 const TYPING = 250;

@@ -9,6 +9,7 @@ export const PAGES = [
   ['e', '/evictions', 'Evictions'],
   ['v', '/events', 'Events'],
   ['q', '/scheduling', 'Scheduling'],
+  ['a', '/autoscalers', 'Autoscalers'],
   ['p', '/plan', 'Plan'],
   ['s', '/system', 'System'],
 ];

@@ -23,10 +23,11 @@ macro_rules! files {
 pub(crate) static DOCUMENT: File =
     File { name: "index.html", media: HTML, bytes: include_bytes!("../files/index.html") };
 
-static FILES: [File; 16] = files![
+static FILES: [File; 17] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
+    ("autoscalers.js", SCRIPT),
     ("dom.js", SCRIPT),
     ("format.js", SCRIPT),
     ("keys.js", SCRIPT),
@@ -79,7 +80,7 @@ mod tests {
         assert_eq!(tags.len(), FILES.len());
     }
 
-    /// Whatever a file names is there, so that no page lacks a part.
+    /// No page lacks a part.
     #[test]
     fn what_files_name_is_served() {
         for (name, text) in all() {

@@ -1,7 +1,7 @@
 //! The dashboard: embedded pages, and views of the fleet as JSON, on a loopback port.
 //!
-//! This crate serves, and decides who may ask. It does not know how a view is computed: [`Views`] has a method for each,
-//! and whoever serves brings them. Nothing here writes: every method but GET and HEAD is refused.
+//! This crate serves, and decides who may ask. It does not know how a view is computed: [`Views`] has a method for
+//! each, and whoever serves brings them. Nothing here writes: every method but GET and HEAD is refused.
 
 #![warn(missing_docs)]
 

@@ -56,8 +56,9 @@ pub(crate) fn route(path: &str, query: &str) -> Route {
 fn is_page(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     match parts.as_slice() {
-        ["" | "workloads" | "evictions" | "events" | "system" | "scheduling" | "plan"] => true,
+        ["" | "workloads" | "evictions" | "events" | "system" | "scheduling" | "autoscalers" | "plan"] => true,
         ["cluster", name] => !name.is_empty(),
+        ["autoscaler", namespace, name] => !namespace.is_empty() && !name.is_empty(),
         ["workload", namespace, kind, name] => ![namespace, kind, name].iter().any(|part| part.is_empty()),
         _ => false,
     }
@@ -84,6 +85,8 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         "system" => Question::System,
         "doctor" => Question::Doctor,
         "scheduling" => Question::Scheduling,
+        "autoscalers" => Question::Autoscalers,
+        "autoscaler" => Question::Autoscaler(value("namespace")?, value("name")?),
         "plan" => match value("taint") {
             Some(taint) => Question::Plan(Change::Taint(value("cluster")?, taint)),
             None => {
@@ -122,6 +125,8 @@ mod tests {
             ("/cluster/m1/x", "", Route::None),
             ("/workload/shop/deployment.apps/web", "tab=why", Route::Page),
             ("/workload/shop/deployment.apps/", "", Route::None),
+            ("/autoscaler/shop/web", "", Route::Page),
+            ("/autoscaler/shop/", "", Route::None),
             ("/nothing", "", Route::None),
             ("//evil.example", "", Route::None),
             ("", "", Route::None),
@@ -132,6 +137,7 @@ mod tests {
             ("/api/fleet", "", view(Question::Fleet)),
             ("/api/cluster", "name=m%31", view(Question::Cluster("m1".into()))),
             ("/api/cluster", "name=", Route::None),
+            ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),
             ("/api/why", "namespace=shop&kind=deployment.apps&name=web", view(Question::Why(web.clone()))),
             ("/api/why", "namespace=shop&name=web", Route::None),
             ("/api/plan", "cluster=m1&cluster=m2", view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()])))),

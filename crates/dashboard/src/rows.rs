@@ -63,7 +63,7 @@ impl Wanted {
         view["page"] = PAGE.into();
     }
 
-    /// What has no value is last in either direction.
+    /// Rows without a value are last in either direction.
     fn order(&self, a: Option<&Value>, b: Option<&Value>) -> Ordering {
         let (a, b) = (a.filter(|value| !value.is_null()), b.filter(|value| !value.is_null()));
         match (a, b) {

@@ -1,7 +1,7 @@
 //! The listener, and the way from requests to views.
 //!
-//! Views are computed where [`Dashboard::serve`] is awaited, as their futures need not be `Send`; requests come from the
-//! tasks of connections.
+//! Views are computed where [`Dashboard::serve`] is awaited, as their futures need not be `Send`; requests come from
+//! the tasks of connections.
 
 use std::{fmt, io, net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -69,7 +69,7 @@ impl Desk {
     }
 }
 
-/// What all requests share.
+/// State of all requests.
 struct Shared {
     /// `127.0.0.1:PORT`.
     authority: String,
@@ -96,8 +96,8 @@ impl fmt::Debug for Dashboard {
 }
 
 impl Dashboard {
-    /// Listens on this port of 127.0.0.1, 0 for a free one. An address with a secret begins one session; `announce` is
-    /// told the next one when it was used.
+    /// Listens on this port of 127.0.0.1, 0 for a free one. An address with a secret begins one session; `announce`
+    /// is told the next one when it was used.
     ///
     /// # Errors
     /// The port is in use, or the system gives no randomness.
@@ -143,10 +143,14 @@ impl Dashboard {
                 () = tasks.stopping() => break,
                 Some(()) = looks.next(), if !looks.is_empty() => {}
                 question = questions.recv() => match question {
-                    Some((question, sender)) => looks.push(
+                    Some((question, mut sender)) => looks.push(
                         async move {
-                            let found = question.ask(views).await;
-                            // A browser that does not wait any more is no error.
+                            // Nobody waits for the answer any more: the page was closed, or the time is over.
+                            let found = tokio::select! {
+                                biased;
+                                found = question.ask(views) => found,
+                                () = sender.closed() => return,
+                            };
                             let _ = sender.send(found);
                         }
                         .boxed_local(),

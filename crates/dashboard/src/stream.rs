@@ -1,7 +1,7 @@
 //! A view that a page follows, as server-sent events.
 //!
-//! Each look begins when the browser has taken what was before it, so that it gets the latest state and never a queue of
-//! older ones.
+//! Each look begins when the browser has taken what was before it, so that it gets the latest state and never a queue
+//! of older ones.
 
 use std::{io, time::Duration};
 
@@ -35,7 +35,7 @@ struct Following {
     clock: Clock,
     question: Question,
     wanted: Wanted,
-    /// What was sent last.
+    /// The event that was sent last, without its time.
     last: Option<String>,
     pause: Duration,
     /// Ends with the stream, and lets another one begin.

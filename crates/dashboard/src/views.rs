@@ -73,6 +73,10 @@ pub trait Views {
     fn doctor(&self) -> Look<'_>;
     /// The queue of the scheduler.
     fn scheduling(&self) -> Look<'_>;
+    /// A row for each FederatedHPA.
+    fn autoscalers(&self) -> Look<'_>;
+    /// The last round of a FederatedHPA.
+    fn autoscaler<'a>(&'a self, namespace: &'a str, name: &'a str) -> Look<'a>;
     /// Consequences of a change.
     fn plan<'a>(&'a self, change: &'a Change) -> Look<'a>;
 }
@@ -91,6 +95,9 @@ pub(crate) enum Question {
     System,
     Doctor,
     Scheduling,
+    Autoscalers,
+    /// Namespace and name.
+    Autoscaler(String, String),
     Plan(Change),
 }
 
@@ -108,6 +115,8 @@ impl Question {
             Self::System => views.system(),
             Self::Doctor => views.doctor(),
             Self::Scheduling => views.scheduling(),
+            Self::Autoscalers => views.autoscalers(),
+            Self::Autoscaler(namespace, name) => views.autoscaler(namespace, name),
             Self::Plan(change) => views.plan(change),
         }
     }

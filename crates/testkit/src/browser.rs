@@ -166,7 +166,7 @@ impl Browser {
         Ok(all.iter().filter(|node| node["ignored"] != true).map(node).collect())
     }
 
-    /// What went wrong so far, and requests to elsewhere than this origin: exceptions, errors on the console, violations
+    /// Failures so far, and requests to elsewhere than this origin: exceptions, errors on the console, violations
     /// of the policy.
     pub fn complaints(&self, origin: &str) -> Vec<String> {
         let complaint = |event: &Value| {

@@ -4,6 +4,7 @@ use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
+use ironclad_api::autoscaling::FederatedHPA;
 use ironclad_dashboard::{Change, Failed, Look, Reference, Views};
 use ironclad_fleet::tree::LinkState;
 use ironclad_planning::views;
@@ -228,6 +229,18 @@ impl Live {
         })
     }
 
+    async fn autoscalers_of(&self) -> anyhow::Result<Value> {
+        let client = self.client().await?;
+        let all = crate::plan::read::every(Api::<FederatedHPA>::all(client)).await?;
+        Ok(json!({ "rows": views::autoscalers(&all) }))
+    }
+
+    async fn autoscaler_of(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
+        let client = self.client().await?;
+        let report = crate::autoscaler::last_round(&client, namespace, name).await?;
+        Ok(json!({ "text": report.lines().join("\n"), "report": report }))
+    }
+
     async fn plan_of(&self, change: &Change) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let mut how: plan::command::How = defaults()?;
@@ -284,6 +297,14 @@ impl Views for Live {
 
     fn scheduling(&self) -> Look<'_> {
         self.told(self.scheduling_of())
+    }
+
+    fn autoscalers(&self) -> Look<'_> {
+        self.told(self.autoscalers_of())
+    }
+
+    fn autoscaler<'a>(&'a self, namespace: &'a str, name: &'a str) -> Look<'a> {
+        self.told(self.autoscaler_of(namespace, name))
     }
 
     fn plan<'a>(&'a self, change: &'a Change) -> Look<'a> {

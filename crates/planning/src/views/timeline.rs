@@ -1,4 +1,4 @@
-//! What happened: events and changed conditions, newest first.
+//! Events and changed conditions in one order, newest first.
 
 use std::cmp::Reverse;
 
@@ -11,12 +11,12 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// When; the last time if it happened again.
+    /// Time of it; the last one if it happened again.
     pub at: Timestamp,
     /// The first time, if it happened again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<Timestamp>,
-    /// How often.
+    /// Number of times.
     pub count: i64,
     /// `Normal` or `Warning` of an event; `Condition` of a condition that changed.
     #[serde(rename = "type")]
@@ -27,7 +27,7 @@ pub struct Entry {
     pub object: String,
     /// Namespace of the object, empty if it has none.
     pub namespace: String,
-    /// Who tells it.
+    /// Component that tells it.
     pub source: String,
 }
 

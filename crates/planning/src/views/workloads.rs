@@ -45,7 +45,7 @@ pub struct BindingRow {
     pub word: String,
     /// Worst of what is told here.
     pub state: LinkState,
-    /// What is wrong, or what it waits for.
+    /// Reason of the state, if it is not Ok.
     pub reason: String,
     /// Since when, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]

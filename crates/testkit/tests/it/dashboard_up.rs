@@ -245,6 +245,7 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         ("/evictions", "Evictions", "StaticText", "Rate"),
         ("/events?filter=reason%3DHostile", "Events", "cell", "onerror"),
         ("/scheduling", "Scheduling", "heading", "Scheduling"),
+        ("/autoscalers", "Autoscalers", "StaticText", "no FederatedHPA"),
         ("/plan?clusters=member1", "Plan", "rowheader", "Deployment"),
         ("/system", "System", "rowheader", "taint-manager"),
         ("/workload/default/deployment.apps/none", "deployment default/none", "heading", "Not found"),

@@ -3,17 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
+use ironclad_api::policy::ClusterTaintPolicy;
 use ironclad_testkit::{
     binary::{Daemon, free_port, ironclad},
     browser::{Browser, Node},
     real::{browser_or_skip, until},
 };
 use k8s_openapi::api::core::v1::Event;
-use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
-};
+use kube::{Api, api::PostParams};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -211,9 +208,6 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     let gates = ["--clusters", "3", "--demo", "--feature-gates=Failover=true", "--resource-eviction-rate", "0.05"];
     let world = World::start(&gates, "ctrl-c").await?;
     let plane = client(world.kubeconfig().as_ref(), Some("ironclad")).await?;
-    let clusters: Api<Cluster> = Api::all(plane.clone());
-    let patch = json!({"spec": {"region": HOSTILE}});
-    clusters.patch("member2", &PatchParams::default(), &Patch::Merge(patch)).await?;
     let event: Event = serde_json::from_value(json!({"metadata": {"name": "hostile", "namespace": "default"},
         "involvedObject": {"kind": "Deployment", "namespace": "default", "name": "web", "apiVersion": "apps/v1"},
         "type": "Warning", "reason": "Hostile", "message": HOSTILE, "firstTimestamp": "2026-01-01T00:00:00Z"}))?;
@@ -233,8 +227,6 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     ensure!((all("main"), all("banner")) == (1, 1), "landmarks: {tree:?}");
     let ones = tree.iter().filter(|node| node.role == "heading" && node.property("level") == "1").count();
     ensure!(ones == 1, "one h1, not {ones}");
-    let text = pages.has("cell", "<script>").await?;
-    ensure!(text.name.contains("<img src=x"), "a hostile name is shown as text: {text:?}");
 
     for (path, heading, role, text) in [
         ("/workloads", "Workloads", "rowheader", "Deployment"),
@@ -243,7 +235,8 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         ("/workload/default/deployment.apps/web?tab=why", "deployment default/web", "region", "Why"),
         ("/workload/default/deployment.apps/web?tab=timeline", "deployment default/web", "cell", "Hostile"),
         ("/evictions", "Evictions", "StaticText", "Rate"),
-        ("/events?filter=reason%3DHostile", "Events", "cell", "onerror"),
+        // A hostile message is shown as text.
+        ("/events?filter=reason%3DHostile", "Events", "cell", "<script>document.title='pwned'</script>"),
         ("/scheduling", "Scheduling", "heading", "Scheduling"),
         ("/autoscalers", "Autoscalers", "StaticText", "no FederatedHPA"),
         ("/plan?clusters=member1", "Plan", "rowheader", "Deployment"),
@@ -254,7 +247,7 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         pages.has("heading", heading).await?;
         pages.has(role, text).await.with_context(|| path.to_owned())?;
         let title = pages.browser.value("document.title").await?;
-        ensure!(title.as_str().is_some_and(|title| title.contains("Ironclad")), "{path}: {title}");
+        ensure!(title.as_str().is_some_and(|title| title.ends_with("Ironclad")), "{path}: {title}");
         // The command line of the page is one that works, and asks the same.
         let line = pages.command().await?;
         let words: Vec<&str> = line.split(' ').skip(1).collect();

@@ -237,3 +237,163 @@ fn asked(head: &http::request::Parts) -> Asked<'_> {
 fn texts<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
     headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, net::SocketAddr};
+
+    use serde_json::json;
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+        net::TcpStream,
+    };
+
+    use super::*;
+    use crate::views::{Change, Look, Reference};
+
+    /// Views that count how often somebody looked; one of them is never ready.
+    #[derive(Default)]
+    struct Counted(Cell<usize>);
+
+    impl Counted {
+        fn look(&self) -> Look<'_> {
+            self.0.set(self.0.get() + 1);
+            let rows: Vec<Value> = (0..self.0.get()).map(|number| json!({ "name": format!("m{number}") })).collect();
+            async move { Ok(json!({ "rows": rows })) }.boxed_local()
+        }
+    }
+
+    impl Views for Counted {
+        fn fleet(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn cluster<'a>(&'a self, name: &'a str) -> Look<'a> {
+            async move { Err(Failed::new(404, name)) }.boxed_local()
+        }
+
+        fn workloads(&self) -> Look<'_> {
+            std::future::pending().boxed_local()
+        }
+
+        fn workload<'a>(&'a self, _: &'a Reference) -> Look<'a> {
+            self.look()
+        }
+
+        fn why<'a>(&'a self, _: &'a Reference) -> Look<'a> {
+            self.look()
+        }
+
+        fn timeline<'a>(&'a self, _: &'a Reference) -> Look<'a> {
+            self.look()
+        }
+
+        fn evictions(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn events(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn system(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn doctor(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn scheduling(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn autoscalers(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn autoscaler<'a>(&'a self, _: &'a str, _: &'a str) -> Look<'a> {
+            self.look()
+        }
+
+        fn plan<'a>(&'a self, _: &'a Change) -> Look<'a> {
+            self.look()
+        }
+    }
+
+    async fn send(address: SocketAddr, path: &str, cookie: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\ncookie: {cookie}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn get(address: SocketAddr, path: &str, cookie: &str) -> String {
+        let mut answer = String::new();
+        send(address, path, cookie).await.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn views_are_answered_once_and_followed() {
+        let (clock, tasks, told) = (Clock::system(), Tasks::new("test"), Arc::new(Mutex::new(Vec::new())));
+        let heard = told.clone();
+        let dashboard = Dashboard::bind(0, &clock, move |next| heard.lock().push(next.to_owned())).await.unwrap();
+        let address = dashboard.listener.local_addr().unwrap();
+        let first = dashboard.address();
+        let views = Counted::default();
+        let client = async {
+            let begun = get(address, first.split_once(&address.to_string()).unwrap().1, "").await;
+            let cookie = begun.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+            let cookie = cookie.split(';').next().unwrap();
+            assert_ne!(told.lock().as_slice(), [first.clone()], "the next address is another one");
+            assert_eq!(told.lock().len(), 1);
+
+            let fleet = get(address, "/api/fleet?filter=m0", cookie).await;
+            let want = "\r\n\r\n{\"matching\":1,\"offset\":0,\"page\":200,\"rows\":[{\"name\":\"m0\"}],\"total\":1}";
+            assert!(fleet.starts_with("HTTP/1.1 200") && fleet.ends_with(want), "{fleet}");
+            let missing = get(address, "/api/cluster?name=m9", cookie).await;
+            assert!(missing.starts_with("HTTP/1.1 404") && missing.ends_with("{\"status\":404,\"what\":\"m9\"}"));
+            assert!(get(address, "/nothing", cookie).await.starts_with("HTTP/1.1 404"));
+
+            let file = get(address, "/files/app.js", cookie).await;
+            let tag = file.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+            let known = format!("{cookie}\r\nif-none-match: {tag}");
+            assert!(get(address, "/files/app.js", &known).await.starts_with("HTTP/1.1 304"), "{tag}");
+
+            let mut lines = BufReader::new(send(address, "/stream?view=fleet", cookie).await).lines();
+            let mut events = Vec::new();
+            while events.len() < 2 {
+                let line = lines.next_line().await.unwrap().unwrap();
+                events.extend(line.strip_prefix("event: ").map(str::to_owned));
+            }
+            assert_eq!(events, ["view", "view"], "each look found one cluster more");
+            drop(lines);
+
+            // A view that nobody waits for any more gives its turn back.
+            for _ in 0..2 * LOOKS_MAX {
+                drop(send(address, "/api/workloads", cookie).await);
+            }
+            assert!(get(address, "/api/fleet", cookie).await.starts_with("HTTP/1.1 200"));
+
+            let mut open = Vec::new();
+            let refused = loop {
+                let mut stream = BufReader::new(send(address, "/stream?view=fleet", cookie).await);
+                let mut line = String::new();
+                stream.read_line(&mut line).await.unwrap();
+                if !line.contains(" 200 ") {
+                    break line;
+                }
+                open.push(stream);
+                assert!(open.len() <= STREAMS_MAX, "streams are bounded");
+            };
+            assert!(refused.contains(" 503 "), "{refused}");
+        };
+        tokio::select! {
+            biased;
+            () = dashboard.serve(&views, &clock, &tasks) => panic!("it serves until it is stopped"),
+            () = client => {}
+        }
+        tasks.kill();
+    }
+}

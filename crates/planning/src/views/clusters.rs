@@ -184,11 +184,6 @@ fn taint(taint: &Taint) -> String {
     }
 }
 
-/// True for a cluster whose copies do not count as running.
-pub(super) fn is_lost(unready: &std::collections::BTreeSet<ClusterName>, cluster: &str) -> bool {
-    unready.iter().any(|name| *name.0 == *cluster)
-}
-
 #[cfg(test)]
 mod tests {
     use ironclad_failover::taint_manager::Waiting;

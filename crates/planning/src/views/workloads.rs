@@ -11,8 +11,6 @@ use ironclad_fleet::{BindingRef, ClusterName, targets, tree::LinkState};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::clusters::is_lost;
-
 /// A cluster of a binding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -155,6 +153,11 @@ fn place(cluster: &str, replicas: i32, item: Option<&AggregatedStatusItem>, unre
     // What ran in a lost cluster may run no more.
     let ready = ready.filter(|_| !is_lost(unready, cluster));
     Place { cluster: cluster.to_owned(), replicas, ready, state, detail: detail.to_owned() }
+}
+
+/// True for a cluster whose copies do not count as running.
+fn is_lost(unready: &BTreeSet<ClusterName>, cluster: &str) -> bool {
+    unready.iter().any(|name| *name.0 == *cluster)
 }
 
 /// The worst that there is to say, in the order in which it would be looked into.

@@ -112,7 +112,7 @@ impl Browser {
                 }
             }
         });
-        let answer = answered.await.with_context(|| format!("no answer to {method}"))??;
+        let answer = answered.await.with_context(|| format!("no answer to {method} {}", command["params"]))??;
         ensure!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
         Ok(answer["result"].clone())
     }

@@ -218,6 +218,14 @@ document.addEventListener('click', (event) => {
   go(link.href);
 });
 addEventListener('popstate', () => show(true));
+// A browser keeps pages that were left, and their connections: six of them, and it asks this host nothing more.
+addEventListener('pagehide', () => {
+  open?.source?.close();
+  if (open) open.query = null;
+});
+addEventListener('pageshow', (event) => {
+  if (event.persisted) show(false);
+});
 setInterval(second, 1000);
 listen(go);
 document.getElementById('clock')?.after(Object.assign(document.createElement('button'), { textContent: 'Keys', onclick: help }));

@@ -17,6 +17,7 @@ pub mod completion;
 pub mod connect;
 pub mod cordon;
 pub mod crds;
+pub mod dashboard;
 pub mod doctor;
 pub mod drain;
 pub mod dry_run;

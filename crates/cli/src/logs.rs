@@ -215,7 +215,7 @@ async fn selector_of(
 
 /// The pod selector of a workload (`matchLabels` and `matchExpressions`) or of a Service (labels), as a list takes it;
 /// `None` if it selects no pods.
-fn pod_selector(object: &Value) -> Option<String> {
+pub(crate) fn pod_selector(object: &Value) -> Option<String> {
     let selector = object.pointer("/spec/selector")?;
     let selector = match ["matchLabels", "matchExpressions"].iter().any(|key| selector.get(*key).is_some()) {
         true => LabelSelector::from_object(selector).ok()??,

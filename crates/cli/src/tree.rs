@@ -20,14 +20,17 @@ use ironclad_planning::why::explain;
 use ironclad_propagation::skipped_resources::Skipped;
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Client, ResourceExt as _,
     api::{DynamicObject, ListParams},
+    config::Kubeconfig,
 };
 
 use crate::{
     connect::Plane,
-    members, pages,
+    members::{self, Silent},
+    pages,
     print::{self, Output},
     report::{self, Misused},
     resource::{Resource, Resources, arguments},
@@ -41,6 +44,7 @@ use crate::{
 #[command(after_help = "Examples:
   ironclad tree deploy/web
   ironclad tree deployment web -n shop
+  ironclad tree deploy/web --pods
   ironclad tree clusterrole/reader -o json")]
 pub struct Command {
     /// TYPE/NAME, or TYPE and NAME
@@ -49,6 +53,9 @@ pub struct Command {
     /// Namespace [default: the context's]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// Show the Pods of each copy, too
+    #[arg(long)]
+    pub pods: bool,
     /// Output format
     #[arg(short, long, value_parser = Output::without(&[Output::Wide]), default_value = "table", value_name = "FORMAT")]
     pub output: Output,
@@ -72,40 +79,102 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let [name] = names.as_slice() else {
         return Err(Misused(format!("{kind} without a name\n  try: ironclad tree {kind}/NAME")).into());
     };
-    let resource = Resources::of(&client).await.context("asking the control plane what it serves")?.find(&kind)?;
     let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let namespace = if resource.namespaced { namespace } else { String::new() };
-    refuse_ours(&client, &resource, &namespace, name, "tree").await?;
     let kubeconfig = command.plane.kubeconfig().ok();
-    let (mut world, without_works) = related(&client, &resource, &namespace, name).await?;
-    let key = key(&resource, &namespace, name);
-    let explained = explained(&client, &mut world, clock, &kind, &namespace, &key).await?;
-    let explained = Explained { without_works: without_works || explained.without_works, ..explained };
-    if explained.without_works {
+    let Command { way, timeout, pods, .. } = *command;
+    let way = Ways { client: &client, kubeconfig: kubeconfig.as_ref(), way, timeout, pods };
+    let seen = look(&way, clock, &kind, &namespace, name).await?;
+    if seen.without_works {
         print::note("left out: Works, which you may not read; what is applied is told by the binding");
     }
-    let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
-    let members = members::connect(&client, kubeconfig.as_ref(), command.way, &clusters).await;
-    let copies = members::ask(&members, clock, command.timeout, async |_, client| {
-        api(client, &resource, &namespace).get_opt(name).await.map_err(|error| report::answer(&error))
-    })
-    .await;
-    for (cluster, copy) in copies.answered {
-        let cluster = ClusterName::from(cluster.as_str());
-        world.members.entry(cluster.clone()).or_default();
-        if let Some(object) = copy {
-            world.insert_member(cluster, whole(&object, &resource)?);
-        }
-    }
-    copies.silent.print();
+    seen.silent.print();
     // The control plane answered.
-    copies.silent.verdict(members.len(), true, false)?;
-    let Some(tree) = tree(&world, &key, &explained) else { bail!("{key} does not exist") };
+    seen.silent.verdict(seen.asked, true, false)?;
+    let tree = seen.tree;
     match command.output {
         Output::Table | Output::Wide => print::out(&print::drawn(rendered(&tree))),
         Output::Name => print::out(&tree.links.iter().map(|link| link.object.clone() + "\n").collect::<String>()),
         Output::Json | Output::Yaml => print::out(&print::objects(command.output, &[serde_json::to_value(&tree)?])?),
     }
+}
+
+/// Ways to the objects of a tree.
+pub(crate) struct Ways<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) kubeconfig: Option<&'a Kubeconfig>,
+    pub(crate) way: members::Way,
+    /// Time for the answer of a member.
+    pub(crate) timeout: Duration,
+    /// Pods are shown, too.
+    pub(crate) pods: bool,
+}
+
+/// A tree, and what is missing in it.
+pub(crate) struct Seen {
+    pub(crate) tree: Tree,
+    /// The members that were asked.
+    pub(crate) asked: usize,
+    /// Those that did not answer.
+    pub(crate) silent: Silent,
+    /// Works may not be read.
+    pub(crate) without_works: bool,
+}
+
+/// Looks at a template and at all that it leads to.
+///
+/// # Errors
+/// If the template does not exist, or the control plane does not answer.
+pub(crate) async fn look(
+    ways: &Ways<'_>,
+    clock: &Clock,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<Seen> {
+    let client = ways.client;
+    let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
+    let namespace = if resource.namespaced { namespace } else { "" };
+    refuse_ours(client, &resource, namespace, name, "tree").await?;
+    let (mut world, without_works) = related(client, &resource, namespace, name).await?;
+    let key = key(&resource, namespace, name);
+    let explained = explained(client, &mut world, clock, kind, namespace, &key).await?;
+    let explained = Explained { without_works: without_works || explained.without_works, ..explained };
+    let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
+    let members = members::connect(client, ways.kubeconfig, ways.way, &clusters).await;
+    let copies = members::ask(&members, clock, ways.timeout, async |_, client| {
+        let copy = api(client.clone(), &resource, namespace).get_opt(name).await;
+        let copy = copy.map_err(|error| report::answer(&error))?;
+        let pods = match &copy {
+            Some(copy) if ways.pods => pods(client, copy, namespace).await?,
+            _ => Vec::new(),
+        };
+        Ok((copy, pods))
+    })
+    .await;
+    for (cluster, (copy, pods)) in copies.answered {
+        let cluster = ClusterName::from(cluster.as_str());
+        world.members.entry(cluster.clone()).or_default();
+        if let Some(object) = copy {
+            world.insert_member(cluster.clone(), whole(&object, &resource)?);
+        }
+        pods.into_iter().for_each(|pod| world.insert_member(cluster.clone(), pod));
+    }
+    let without_works = explained.without_works;
+    let Some(tree) = tree(&world, &key, &explained) else { bail!("{key} does not exist") };
+    Ok(Seen { tree, asked: members.len(), silent: copies.silent, without_works })
+}
+
+/// The Pods that a copy selects.
+async fn pods(client: Client, copy: &DynamicObject, namespace: &str) -> Result<Vec<serde_json::Value>, String> {
+    let Some(selector) = crate::logs::pod_selector(&copy.data) else { return Ok(Vec::new()) };
+    let found = pages::all(&Api::<Pod>::namespaced(client, namespace), ListParams::default().labels(&selector)).await;
+    let found = found.map_err(|error| report::answer(&error))?;
+    let typed = |pod: Pod| {
+        let mut object = serde_json::to_value(pod).map_err(|error| error.to_string())?;
+        (object["apiVersion"], object["kind"]) = ("v1".into(), "Pod".into());
+        Ok(object)
+    };
+    found.into_iter().map(typed).collect()
 }
 
 /// Refuses objects that propagation itself makes or reads: they are no templates. For a binding names its template.

@@ -14,6 +14,9 @@ use serde_json::Value;
 
 use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, WorkKey, World, targets};
 
+/// Kind of Pods.
+const POD: &str = "Pod";
+
 /// State of a link of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum LinkState {
@@ -478,6 +481,54 @@ fn copy_at(depth: usize, world: &World, template: &ObjectKey, cluster: &ClusterN
         }
     };
     tree.push(depth, format!("{cluster}: {template}"), state, detail);
+    if *template.gvk.kind != *POD {
+        pods_at(depth + 1, world, template, cluster, tree);
+    }
+}
+
+/// The Pods of a copy, if the world holds them.
+fn pods_at(depth: usize, world: &World, template: &ObjectKey, cluster: &ClusterName, tree: &mut Tree) {
+    let objects = world.members.get(cluster).into_iter().flatten();
+    let is_pod = |key: &ObjectKey| *key.gvk.kind == *POD && key.gvk.group.is_empty();
+    for (key, pod) in objects.filter(|(key, _)| is_pod(key) && key.namespace == template.namespace) {
+        let (state, detail) = pod_state(pod);
+        tree.push(depth, format!("{cluster}: {key}"), state, detail);
+    }
+}
+
+/// State of a Pod, with the reason that its node, its container or the scheduler gives.
+fn pod_state(pod: &Value) -> (LinkState, String) {
+    let text =
+        |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    if pod.pointer("/metadata/deletionTimestamp").is_some() {
+        return (LinkState::Waiting, "is being deleted".to_owned());
+    }
+    let containers = list("/status/initContainerStatuses").chain(list("/status/containerStatuses"));
+    let failing = containers
+        .map(|container| (text(container, "/state/waiting/reason"), text(container, "/state/waiting/message")))
+        .find(|(reason, _)| !["", "ContainerCreating", "PodInitializing"].contains(&reason.as_str()));
+    let condition = |kind: &str| list("/status/conditions").find(|condition| condition["type"] == kind);
+    let node = text(pod, "/spec/nodeName");
+    let on = if node.is_empty() { String::new() } else { format!(" on {node}") };
+    match (text(pod, "/status/phase").as_str(), failing) {
+        ("Failed", _) => {
+            let why = message_of(&text(pod, "/status/reason"), &text(pod, "/status/message"));
+            (LinkState::Broken, if why.is_empty() { format!("failed{on}") } else { format!("failed{on}: {why}") })
+        }
+        ("Succeeded", _) => (LinkState::Ok, format!("has ended{on}")),
+        (_, Some((reason, message))) => (LinkState::Broken, message_of(&reason, &message)),
+        ("Running", None) if condition("Ready").is_some_and(|ready| ready["status"] == "True") => {
+            (LinkState::Ok, format!("ready{on}"))
+        }
+        ("Running", None) => (LinkState::Waiting, format!("runs{on}, not ready yet")),
+        _ => match condition("PodScheduled").filter(|scheduled| scheduled["status"] == "False") {
+            Some(scheduled) => {
+                (LinkState::Broken, message_of(&text(scheduled, "/reason"), &text(scheduled, "/message")))
+            }
+            None => (LinkState::Waiting, format!("starts{on}")),
+        },
+    }
 }
 
 fn condition<'a>(all: Option<&'a Vec<Condition>>, kind: &str) -> Option<&'a Condition> {

@@ -14,12 +14,13 @@ const LOCAL: [&str; 9] =
     ["up", "run", "estimator", "agent", "interpret", "manifests", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 62] = [
+const ARGUMENTS: [(&str, &str); 63] = [
     ("apply", "-f FILE -C member1"),
     ("rebalance", "configmap web"),
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),
+    ("dashboard", ""),
     ("doctor", "--settle 0s"),
     ("drain", "member1"),
     ("failover pause", ""),

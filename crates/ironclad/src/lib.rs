@@ -33,9 +33,9 @@ use clap::{
 use ironclad_cli::{
     apply, asked, completion,
     cordon::{self, Cordon},
-    crds, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, manifests, options,
-    plan, print, program, promote, rebalance, register, report, sim, switches, taint, token, top, tree, unjoin,
-    unregister, version, warnings, why,
+    crds, dashboard, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, manifests,
+    options, plan, print, program, promote, rebalance, register, report, sim, switches, taint, token, top, tree,
+    unjoin, unregister, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -87,6 +87,7 @@ enum Verb {
     Logs(Box<logs::Command>),
     Why(Box<why::Command>),
     Doctor(Box<doctor::Command>),
+    Dashboard(Box<dashboard::Command>),
     Failover(Box<evictions::failover::Command>),
     Backup(Box<backup::Command>),
     Promote(Box<promote::Command>),
@@ -268,6 +269,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Crds(command) => crds::run(&command, &clock).await,
             Verb::Manifests(command) => manifests::run(&command),
             Verb::Doctor(command) => doctor::run(&command, &clock).await,
+            Verb::Dashboard(command) => dashboard::run(&command, &clock).await,
             Verb::Why(command) => why::run(&command, &clock).await,
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Backup(command) => backup::run(&command).await,

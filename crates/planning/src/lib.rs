@@ -15,6 +15,7 @@
 //! | `taint --dry-run` | [`taint::Impact`] |
 //! | `unjoin --dry-run` | [`unjoin::Impact`] |
 //! | `doctor` | [`doctor::findings`], [`doctor::drift`] |
+//! | `dashboard` | [`views`] |
 //!
 //! [`Fleet`] is the copy; [`replay::Replay`] takes decisions of policies, detector, scheduler and dependencies over it.
 //! [`plan_failover`] is an event loop with a clock of its own. Probes, taints by condition and by policy, verdicts, the
@@ -43,6 +44,7 @@ mod testkit;
 #[cfg(test)]
 mod tests;
 pub mod unjoin;
+pub mod views;
 pub mod why;
 pub mod world;
 

@@ -53,7 +53,8 @@ const WINDOW: (u32, u32) = (1 << 20, 8 << 20);
 /// Connections over one tunnel at once.
 const STREAMS_MAX: u32 = 1_024;
 /// Bounds of a tunnel and of the connections over it, whose client is the control plane.
-const BOUNDS: Bounds = Bounds { head: None, keep_alive: KEEP_ALIVE, streams: STREAMS_MAX, windows: Some(WINDOW) };
+const BOUNDS: Bounds =
+    Bounds { head: None, keep_alive: KEEP_ALIVE, streams: STREAMS_MAX, windows: Some(WINDOW), head_bytes: None };
 
 /// Time for one direction of a carried connection after the other broke.
 const REST_OF_A_CONNECTION: Duration = Duration::from_secs(60);

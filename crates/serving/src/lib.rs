@@ -109,11 +109,13 @@ pub struct Bounds {
     pub streams: u32,
     /// Bytes that may be under way over HTTP/2, of one stream and of all.
     pub windows: Option<(u32, u32)>,
+    /// Bytes of the head of a request; none for what the library allows.
+    pub head_bytes: Option<usize>,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { head: Some(HEAD_MAX), keep_alive: KEEP_ALIVE, streams: STREAMS_MAX, windows: None }
+        Self { head: Some(HEAD_MAX), keep_alive: KEEP_ALIVE, streams: STREAMS_MAX, windows: None, head_bytes: None }
     }
 }
 
@@ -163,6 +165,10 @@ impl Connection {
     fn boxed(stream: Box<dyn Stream>, bounds: Bounds, tasks: &Tasks, answer: Answer) -> Self {
         let mut builder = auto::Builder::new(Executor(tasks.clone()));
         builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.head);
+        if let Some(bytes) = bounds.head_bytes {
+            builder.http1().max_buf_size(bytes);
+            builder.http2().max_header_list_size(u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
         builder
             .http2()
             .timer(TokioTimer::new())

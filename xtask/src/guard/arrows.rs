@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 35] = [
+const CRATES: [(&str, Side, &[&str]); 36] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-noschema", Core, &[]),
     ("ironclad-quantity", Core, &[]),
@@ -56,6 +56,7 @@ const CRATES: [(&str, Side, &[&str]); 35] = [
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),
     ("ironclad-seam", Edge, &[]),
     ("ironclad-serving", Edge, &["ironclad-seam"]),
+    ("ironclad-dashboard", Edge, &["ironclad-serving"]),
     ("ironclad-store", Edge, &["ironclad-seam"]),
     (
         "ironclad-apiserver",
@@ -81,7 +82,11 @@ const CRATES: [(&str, Side, &[&str]); 35] = [
         &[ALL_OF_THE_CORE, "ironclad-estimator", "ironclad-interpreter-lua", "ironclad-membermetrics"],
     ),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-membermetrics"]),
-    ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-estimator", "ironclad-interpreter-lua", "ironclad-runtime"]),
+    (
+        "ironclad-cli",
+        Edge,
+        &[ALL_OF_THE_CORE, "ironclad-dashboard", "ironclad-estimator", "ironclad-interpreter-lua", "ironclad-runtime"],
+    ),
     ("ironclad", Edge, &[EVERYTHING]),
     ("ironclad-testkit", Edge, &[EVERYTHING]),
     ("xtask", Edge, &[]),

@@ -13,7 +13,7 @@ use ironclad_fleet::{Violation, check};
 use ironclad_planning::doctor::{Finding, Grade, Leader, drift, findings};
 use ironclad_seam::Clock;
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     connect::Plane,
@@ -59,25 +59,31 @@ pub struct Command {
 /// If the control plane does not answer; and [`Exit`] with 1 if something is broken.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
+    let checkup = examine(command, &client, clock).await?;
+    print::out(&match command.output {
+        output if output.is_objects() => print::objects(output, &[checkup.told()])?,
+        _ => print::drawn(rendered(&checkup)),
+    })?;
+    if checkup.is_broken() { Err(Exit(FAILED).into()) } else { Ok(()) }
+}
+
+/// Examines the fleet of this control plane, its members and the kubeconfig.
+///
+/// # Errors
+/// If the control plane does not answer.
+pub(crate) async fn examine(command: &Command, client: &Client, clock: &Clock) -> anyhow::Result<Checkup> {
     let kubeconfig = command.plane.kubeconfig().ok();
     let clusters = crate::plan::read::every(ironclad_runtime::Api::all(client.clone())).await?;
     let members = match command.without_members {
         true => Vec::new(),
-        false => members::connect(&client, kubeconfig.as_ref(), command.way, &clusters).await,
+        false => members::connect(client, kubeconfig.as_ref(), command.way, &clusters).await,
     };
-    let mut checkup = check_fleet(&client, clock, &members, command.settle, command.timeout).await?;
+    let mut checkup = check_fleet(client, clock, &members, command.settle, command.timeout).await?;
     let context = command.plane.context.as_deref();
     let now = clock.wall_seconds();
     checkup.findings.extend(kubeconfig.iter().flat_map(|file| certificates::of_kubeconfig(file, context, now)));
     checkup.findings.sort();
-    print::out(&match command.output {
-        output if output.is_objects() => print::objects(
-            output,
-            &[json!({ "violations": checkup.violations, "findings": checkup.findings, "looked": checkup.at })],
-        )?,
-        _ => print::drawn(rendered(&checkup)),
-    })?;
-    if checkup.is_broken() { Err(Exit(FAILED).into()) } else { Ok(()) }
+    Ok(checkup)
 }
 
 /// Result of a check of the fleet.
@@ -92,6 +98,11 @@ pub struct Checkup {
 }
 
 impl Checkup {
+    /// The result as JSON.
+    pub(crate) fn told(&self) -> Value {
+        json!({ "violations": self.violations, "findings": self.findings, "looked": self.at })
+    }
+
     /// True if something is broken. Warnings don't count.
     #[must_use]
     pub fn is_broken(&self) -> bool {

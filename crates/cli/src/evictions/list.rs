@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::json;
 
 use super::{
-    observe::{eviction_queue, leader_report},
+    observe::{EvictionQueue, LeaderReport, eviction_queue, leader_report},
     show,
 };
 use crate::print::{self, Output};
@@ -64,11 +64,20 @@ struct Page {
     again: Duration,
 }
 
-async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Result<Page> {
+/// The queue, with what the leader tells about it; true if every binding was listed for it.
+///
+/// # Errors
+/// If the control plane does not answer.
+pub(crate) async fn look(client: &Client, clock: &Clock) -> anyhow::Result<(LeaderReport, EvictionQueue, bool)> {
     let leader = leader_report(client).await?;
+    let (queue, listed) = eviction_queue(client, &leader, clock.wall_seconds()).await?;
+    Ok((leader, queue, listed.is_some()))
+}
+
+async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Result<Page> {
+    let (leader, queue, is_listed) = look(client, clock).await?;
     let now = clock.wall_seconds();
-    let (queue, listed) = eviction_queue(client, &leader, now).await?;
-    let again = if listed.is_some() { AGAIN_BY_LISTS } else { AGAIN };
+    let again = if is_listed { AGAIN_BY_LISTS } else { AGAIN };
     let rows = select_rows(queue.rows, query);
     let mut notes = Vec::new();
     let mut head = String::new();

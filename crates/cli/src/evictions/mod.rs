@@ -5,7 +5,7 @@
 //! objects, and what only its memory knows is said to be unknown.
 
 pub mod failover;
-mod list;
+pub(crate) mod list;
 pub(crate) mod observe;
 mod show;
 pub mod why;

@@ -101,11 +101,11 @@ async fn asked(client: &Client) -> Result<(Report, Vec<Row>), Unknown> {
 
 /// Waiting evictions, as far as they are known.
 #[derive(Debug, Default)]
-pub(super) struct EvictionQueue {
+pub(crate) struct EvictionQueue {
     /// The elements, which the leader tells or which were decided from the objects.
-    pub(super) rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// Notes for the user.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Lists the waiting evictions: from the leader's answer, or by the decisions that a leader makes when it starts, over

@@ -253,23 +253,40 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Plan::Fleet(what) => what,
     };
     let how = how(what)?;
-    let (world, leader, plane) = match &how.filename {
-        Some(file) => (read::dump(file)?, Leader::default(), None),
-        None => {
-            let client = how.plane.client().await?;
-            let report = leader_report_if_readable(&client).await;
-            (read::lists(&client).await?, Leader::of(&report, &how), Some(client))
-        }
+    let plane = match &how.filename {
+        Some(_) => None,
+        None => Some(how.plane.client().await?),
     };
-    let options = options(&how, &leader)?;
-    let script = script(what, &world)?;
-    let found = foresee(&how, world, leader.settings, options, &script, plane.as_ref(), clock).await;
+    let found = consequences(what, &how, plane.as_ref(), clock).await?;
     let text = match how.output {
         Format::Table => table(&found, how.timeline),
         Format::Json => serde_json::to_string_pretty(&found)? + "\n",
     };
     print::out(&text)?;
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
+}
+
+/// The consequences of a change: for the fleet of this control plane, or of the dump that is named.
+///
+/// # Errors
+/// If the fleet can't be read, or a cluster is not in it.
+pub(crate) async fn consequences(
+    what: &What,
+    how: &How,
+    plane: Option<&Client>,
+    clock: &Clock,
+) -> anyhow::Result<FailoverPlan> {
+    let (world, leader) = match (plane, &how.filename) {
+        (Some(client), _) => {
+            let report = leader_report_if_readable(client).await;
+            (read::lists(client).await?, Leader::of(&report, how))
+        }
+        (None, Some(file)) => (read::dump(file)?, Leader::default()),
+        (None, None) => (World::default(), Leader::default()),
+    };
+    let options = options(how, &leader)?;
+    let script = script(what, &world)?;
+    Ok(foresee(how, world, leader.settings, options, &script, plane, clock).await)
 }
 
 /// The consequences of the script. Members are asked for their nodes where the leader's scheduler asks accurate

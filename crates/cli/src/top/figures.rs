@@ -1,8 +1,9 @@
 //! Usage of pods and nodes that members report, as rows (specification/operations.md 2.15).
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
 
 use ironclad_api::{ResourceList, quantity::Amount};
+use ironclad_planning::views;
 use serde_json::Value;
 
 /// Order of rows; without one they are ordered by name.
@@ -117,8 +118,8 @@ pub fn sort(rows: &mut [Figure], by: Option<SortBy>) {
 /// CPU and memory in a list of resources.
 #[must_use]
 pub fn amounts(list: &ResourceList) -> Used {
-    let usage: BTreeMap<&str, &str> = list.iter().map(|(name, q)| (name.as_str(), q.0.as_str())).collect();
-    Used::of(&serde_json::json!(usage))
+    let counts = views::amounts(list);
+    Used { cpu_millis: counts.cpu_millis, memory_bytes: counts.memory_bytes }
 }
 
 /// A percentage such as `12%`, or a dash if the total is zero.

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use ironclad_fleet::{ClusterName, ObjectKey};
-use ironclad_interpreter::Interpreter;
 use ironclad_planning::{
     Fleet, Settings,
     leader::EstimatorAnswer,
     why::{Explanation, Queue, answer, explain},
 };
 use ironclad_seam::Clock;
+use kube::{Client, config::Kubeconfig};
 
 pub(crate) use self::print::table as rendered_cycle;
 pub use self::print::{not as rendered_not, placement as rendered};
@@ -105,7 +105,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     match &command.question {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {
-            let (fleet, explanation, settings) = observe(about, &command.plane, clock).await?;
+            let (fleet, explanation, settings) = asked_about(about, &command.plane, clock).await?;
             let answer = answer(&explanation, &known(&fleet, cluster)?);
             if about.output.is_objects() {
                 return output::out(&output::objects(about.output, &[serde_json::to_value(&answer)?])?);
@@ -115,7 +115,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }
         None if is_autoscaler(&command.about) => autoscaler(&command.about, &command.plane).await,
         None => {
-            let (fleet, explanation, settings) = observe(&command.about, &command.plane, clock).await?;
+            let (fleet, explanation, settings) = asked_about(&command.about, &command.plane, clock).await?;
             if command.about.output.is_objects() {
                 return output::out(&output::objects(command.about.output, &[serde_json::to_value(&explanation)?])?);
             }
@@ -149,7 +149,7 @@ async fn autoscaler(about: &About, plane: &Plane) -> anyhow::Result<()> {
 
 /// Knowledge of the leader's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LeaderSettings {
+pub(crate) enum LeaderSettings {
     /// It announces them.
     Announced,
     /// The defaults are assumed.
@@ -157,45 +157,59 @@ enum LeaderSettings {
 }
 
 /// The inputs that are not known here, if there are any.
-fn unknown_here(settings: LeaderSettings, fleet: &Fleet, template: &ObjectKey) -> Option<String> {
+pub(crate) fn unknown_here(settings: LeaderSettings, fleet: &Fleet, template: &ObjectKey) -> Option<String> {
     let flags = (settings == LeaderSettings::Assumed).then_some("the flags and gates of the scheduler that runs");
     let webhooks = fleet.may_ask_webhooks(&template.gvk).then_some("answers of interpreter webhooks");
     let all: Vec<&str> = flags.into_iter().chain(webhooks).collect();
     (!all.is_empty()).then(|| format!("not known here: {}", all.join(", and ")))
 }
 
-async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Explanation, LeaderSettings)> {
+async fn asked_about(
+    about: &About,
+    plane: &Plane,
+    clock: &Clock,
+) -> anyhow::Result<(Fleet, Explanation, LeaderSettings)> {
     let [(kind, names)] =
         arguments(&about.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is explained at a time".into()))?;
     let [name] = names.as_slice() else {
         return Err(Misused(format!("{kind} without a name\n  try: ironclad why {kind}/NAME")).into());
     };
     let namespace = about.namespace.as_deref();
-    let mut known = LeaderSettings::Assumed;
-    let (mut fleet, interpreter, key): (Fleet, Interpreter, ObjectKey) = match &about.filename {
-        Some(file) => read::dump(file, clock, &kind, namespace, name)?,
-        None => {
-            let client = plane.client().await?;
-            let configuration = crate::leader::configuration(&client).await;
-            if configuration.is_ok() {
-                known = LeaderSettings::Announced;
-            }
-            let settings = configuration.map_or_else(|_| Settings::default(), |configuration| configuration.settings());
-            read::live(&client, clock, &kind, namespace, name, settings).await?
-        }
+    let Some(file) = &about.filename else {
+        let (client, kubeconfig) = (plane.client().await?, plane.kubeconfig().ok());
+        return observe(&client, kubeconfig.as_ref(), clock, &kind, namespace, name).await;
     };
+    let (fleet, interpreter, key) = read::dump(file, clock, &kind, namespace, name)?;
+    let found = explain(&fleet, &key, &interpreter, clock.wall_seconds());
+    let mut explanation = found.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
+    if explanation.binding.as_ref().is_some_and(|binding| binding.waits) {
+        explanation.queue = Some(Queue::No { because: "a dump does not hold it".to_owned() });
+    }
+    Ok((fleet, explanation, LeaderSettings::Assumed))
+}
+
+/// Explains the placement of a template of a control plane.
+///
+/// # Errors
+/// If there is no such template, or the control plane does not answer.
+pub(crate) async fn observe(
+    client: &Client,
+    kubeconfig: Option<&Kubeconfig>,
+    clock: &Clock,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<(Fleet, Explanation, LeaderSettings)> {
+    let configuration = crate::leader::configuration(client).await;
+    let known = if configuration.is_ok() { LeaderSettings::Announced } else { LeaderSettings::Assumed };
+    let settings = configuration.map_or_else(|_| Settings::default(), |configuration| configuration.settings());
+    let (mut fleet, interpreter, key) = read::live(client, clock, kind, namespace, name, settings).await?;
     let now = clock.wall_seconds();
     let again = |fleet: &Fleet| explain(fleet, &key, &interpreter, now);
-    let mut explanation = again(&fleet).ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
-    if about.filename.is_none() {
-        explanation = estimate(&mut fleet, explanation, again, plane, clock).await?;
-    }
+    let explanation = again(&fleet).ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
+    let mut explanation = estimate(&mut fleet, explanation, again, client, kubeconfig, clock).await;
     if let Some(binding) = explanation.binding.as_ref().filter(|binding| binding.waits) {
-        let queue = match &about.filename {
-            Some(_) => Err("a dump does not hold it".to_owned()),
-            None => crate::leader::scheduling_queue(&plane.client().await?).await,
-        };
-        explanation.queue = Some(match queue {
+        explanation.queue = Some(match crate::leader::scheduling_queue(client).await {
             Ok(reported) => Queue::of(&reported, &binding.key, now),
             Err(because) => Queue::No { because },
         });
@@ -209,19 +223,19 @@ async fn estimate(
     fleet: &mut Fleet,
     mut explanation: Explanation,
     again: impl Fn(&Fleet) -> Option<Explanation>,
-    plane: &Plane,
+    client: &Client,
+    kubeconfig: Option<&Kubeconfig>,
     clock: &Clock,
-) -> anyhow::Result<Explanation> {
-    let (client, kubeconfig) = (plane.client().await?, plane.kubeconfig().ok());
+) -> Explanation {
     let mut estimates = Vec::new();
     if let Some(binding) = &explanation.binding {
-        estimates = crate::leader::estimates(&client, &binding.key).await;
+        estimates = crate::leader::estimates(client, &binding.key).await;
         crate::leader::take_estimates(fleet, &binding.key, &estimates);
     }
     let mut members = Asked::default();
     loop {
         explanation = again(fleet).unwrap_or(explanation);
-        if !members.ask(fleet, &explanation.unasked, &client, kubeconfig.as_ref(), clock).await {
+        if !members.ask(fleet, &explanation.unasked, client, kubeconfig, clock).await {
             break;
         }
         fleet.nodes.clone_from(&members.nodes);
@@ -234,7 +248,7 @@ async fn estimate(
         age_ms: None,
         error: Some(why),
     }));
-    Ok(Explanation { estimates, ..explanation })
+    Explanation { estimates, ..explanation }
 }
 
 fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {

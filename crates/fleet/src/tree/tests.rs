@@ -358,3 +358,45 @@ fn reasons_of_decisions_are_told_where_the_chain_ends() {
     let hidden = "      Work karmada-es-m2/shop-ns [Waiting] is not known: you may not read it";
     assert!(lines.iter().any(|one| one.trim_end_matches(" <-") == hidden), "{lines:#?}");
 }
+
+#[test]
+fn pods_hang_from_their_copies() {
+    let mut world = world();
+    for (cluster, replicas) in [("m1", 2), ("m2", 1)] {
+        world.insert_work(changed(healthy(cluster, replicas, "Healthy"), json!({})));
+    }
+    let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    let waiting = json!({"phase": "Pending", "containerStatuses": [
+        {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]});
+    let creating =
+        json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]});
+    let unschedulable = json!({"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes fit"}]});
+    for (name, metadata, status, want) in [
+        ("ready", json!({}), running.clone(), "[Ok] ready on n1"),
+        ("starting", json!({}), creating, "[Waiting] starts on n1"),
+        ("unready", json!({}), json!({"phase": "Running"}), "[Waiting] runs on n1, not ready yet"),
+        ("no image", json!({}), waiting, "[Broken] ImagePullBackOff: no such image"),
+        ("no node", json!({}), unschedulable, "[Broken] Unschedulable: 0/1 nodes fit"),
+        (
+            "failed",
+            json!({}),
+            json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}),
+            "[Broken] failed on n1: Evicted: low on memory",
+        ),
+        ("ended", json!({}), json!({"phase": "Succeeded"}), "[Ok] has ended on n1"),
+        ("leaving", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), running, "[Waiting] is being deleted"),
+        ("elsewhere", json!({"namespace": "other"}), json!({"phase": "Running"}), ""),
+    ] {
+        let mut world = world.clone();
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": "web-1"},
+            "spec": {"nodeName": "n1"}, "status": status});
+        pod["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        world.insert_member("m1".into(), pod);
+        let lines = printed(&world);
+        let copy = lines.iter().position(|line| line.contains("m1: Deployment")).unwrap();
+        let below = lines[copy + 1].trim_start().trim_end_matches(" <-");
+        let want = if want.is_empty() { "Cluster m2 [Ok] ".to_owned() } else { format!("m1: Pod shop/web-1 {want}") };
+        assert_eq!(below, want, "{name}");
+    }
+}

@@ -98,6 +98,7 @@ pub(crate) fn next_steps(kubeconfig: &str, member: Option<&str>, is_sample: bool
     lines.push(("ironclad", format!("why deploy/{name}"), "why it is there"));
     let member = member.unwrap_or("CLUSTER");
     lines.push(("ironclad", format!("plan cluster-loss {member}"), "what the loss of a cluster would move"));
+    lines.push(("ironclad", "dashboard".to_owned(), "all of it in a browser"));
     let lines = lines.iter().map(|(program, words, says)| format!("  {:<38}  {says}", format!("{program} {words}")));
     let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
     let heading = "next, in another terminal:";

@@ -8,7 +8,7 @@ mod one_watch;
 
 use std::{
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -22,7 +22,12 @@ use ironclad_api::{
     roles::{CLUSTER_PROXY_ADMIN, cluster_roles},
 };
 use ironclad_apiserver::{FeatureGates, Identity, Options as ServerOptions, Server, pki};
-use ironclad_cli::{print, report::Misused};
+use ironclad_cli::{
+    connect::Plane,
+    dashboard::{self, Dashboard},
+    print,
+    report::Misused,
+};
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
     FrontProxy, NetworkCaller, NetworkForwarder,
@@ -87,6 +92,7 @@ All flags have defaults; those that matter first are --data-dir, --clusters and 
   ironclad up --demo failover
   ironclad up --clusters 5 --nodes 10 --data-dir /var/lib/ironclad
   ironclad up --fleet fleet.yaml
+  ironclad up --demo --dashboard
   ironclad up --data-dir /var/lib/ironclad --restore fleet.backup
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig get clusters
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig --context member1 get pods -A")]
@@ -109,6 +115,16 @@ pub(crate) struct UpArgs {
     /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
+    /// Serve the dashboard on this port of 127.0.0.1 [without a port: a free one]
+    #[arg(
+        long,
+        env = "IRONCLAD_DASHBOARD",
+        value_name = "PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0"
+    )]
+    pub dashboard: Option<u16>,
     /// Start from what `ironclad backup FILE` saved; --data-dir must be empty
     #[arg(long, value_name = "FILE")]
     pub restore: Option<PathBuf>,
@@ -150,6 +166,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         None => local::default_data_dir()?,
     };
     let listener = listen(&args.listen).await?;
+    let dashboard = match args.dashboard {
+        Some(port) => Some(dashboard::bind(port, &seam.clock).await?),
+        None => None,
+    };
     let address = listener.local_addr()?;
     let endpoint = endpoint(address, &args.tls_san);
     let hosts = certified_hosts(address.ip(), &args.tls_san);
@@ -264,6 +284,11 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     });
     electors.started(&seam.clock, &started).await;
     memory::start(&seam);
+    if let Some(dashboard) = &dashboard {
+        announce(&format!("dashboard: {}", dashboard.address()));
+    }
+    let of_dashboard = seam.child("dashboard");
+    let mut pages = std::pin::pin!(serve_dashboard(dashboard, &kubeconfig, &of_dashboard));
     announce(&format!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display()));
 
     let (names, path) = (simulated.list(), kubeconfig.display().to_string());
@@ -271,9 +296,17 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         if names.len() < 3 {
             bail!("{DEMO_NEEDS}");
         }
-        demo::show(&admin, &seam.clock, &path).await?;
-        if demo == Demo::Failover {
-            demo::failover::play(&admin, &seam.clock, &path).await?;
+        let played = async {
+            demo::show(&admin, &seam.clock, &path).await?;
+            if demo == Demo::Failover {
+                demo::failover::play(&admin, &seam.clock, &path).await?;
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            biased;
+            played = played => played?,
+            () = &mut pages => {}
         }
     }
     announce(&demo::next_steps(&path, names.first().map(|member| member.name.as_str()), args.demo.is_some()));
@@ -281,10 +314,12 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         biased;
         () = stop.received() => false,
         _ = &mut serving => true,
+        () = &mut pages => false,
     };
     print::note("stopping");
     let end = async {
         // Controllers first, so that their requests do not fail against a stopping server.
+        of_dashboard.tasks.kill();
         controllers.tasks.kill();
         of_members.tasks.kill();
         electors.release().await;
@@ -301,6 +336,16 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         bail!("the API listener ended: the log says why\n  try: start ironclad up again");
     }
     Ok(())
+}
+
+/// Serves the dashboard, if there is one, with the rights of the administrator's kubeconfig; it ends with the process.
+async fn serve_dashboard(dashboard: Option<Dashboard>, kubeconfig: &Path, seam: &Seam) {
+    let plane =
+        Plane { kubeconfig: Some(kubeconfig.to_owned()), context: Some("ironclad".to_owned()), ..Plane::default() };
+    if let Some(dashboard) = dashboard {
+        dashboard.serve(&dashboard::Live::new(plane, seam.clock.clone()), &seam.clock, &seam.tasks).await;
+    }
+    std::future::pending().await
 }
 
 /// Names the administrator in a ClusterRoleBinding to the proxy's role: members let it through by that.

@@ -46,6 +46,8 @@ pub enum Missing {
         /// Path that it would have.
         program: PathBuf,
     },
+    #[error("no browser is on PATH: install chromium")]
+    NoBrowser,
     #[error("the folder of the programs of real Kubernetes cannot be determined")]
     NoPlace(#[source] std::io::Error),
 }
@@ -134,13 +136,31 @@ impl Place {
     }
 }
 
+/// Finds a Chromium on PATH. Without one the calling test is noted as skipped and gets `None`; where nothing may be
+/// skipped it fails.
+pub fn browser_or_skip() -> anyhow::Result<Option<PathBuf>> {
+    const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    let mut programs = NAMES.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    if let Some(found) = programs.find(|program| program.is_file()) {
+        return Ok(Some(found));
+    }
+    let missing = Missing::NoBrowser;
+    if !missing.excuses(Place::of_this_process()) {
+        return Err(missing.into());
+    }
+    note_skipped(&missing)?;
+    Ok(None)
+}
+
 impl Missing {
     /// Returns `true` if a test may be skipped for this reason.
     fn excuses(&self, place: Place) -> bool {
         match (self, place) {
             (Self::OldestNotBuilt { .. }, _) => true,
             (_, Place::ContinuousIntegration) | (Self::NotBuilt { .. } | Self::NoPlace(_), _) => false,
-            (Self::GoIsMissing | Self::Quick, Place::Elsewhere) => true,
+            (Self::GoIsMissing | Self::Quick | Self::NoBrowser, Place::Elsewhere) => true,
         }
     }
 }
@@ -179,6 +199,8 @@ mod tests {
         for (name, missing, place, want) in [
             ("without Go a test is skipped", Missing::GoIsMissing, Place::Elsewhere, true),
             ("nothing is skipped in continuous integration", Missing::GoIsMissing, Place::ContinuousIntegration, false),
+            ("without a browser a test is skipped", Missing::NoBrowser, Place::Elsewhere, true),
+            ("nothing is skipped in continuous integration", Missing::NoBrowser, Place::ContinuousIntegration, false),
             ("quick tests skip real Kubernetes", Missing::Quick, Place::Elsewhere, true),
             ("nothing is skipped in continuous integration", Missing::Quick, Place::ContinuousIntegration, false),
             ("the oldest one is built by hand", oldest(), Place::Elsewhere, true),

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 
 pub use self::{
     bare::Bare,
-    binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE},
+    binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE, browser_or_skip},
     cluster::Cluster,
     kubectl::{Kubectl, Output, Running},
     metrics_api::{CPU, MetricsAnswers, MetricsApi, MetricsServer, Mood, QPS},

@@ -1,0 +1,174 @@
+//! Paths and queries: from an address to what is shown.
+
+use percent_encoding::percent_decode_str;
+
+use crate::{
+    door::LOGIN,
+    rows::Wanted,
+    views::{Change, Question, Reference},
+};
+
+/// Clusters that a plan takes at most.
+const CLUSTERS_MAX: usize = 100;
+
+/// Target of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The document, which every page has.
+    Page,
+    /// An embedded file.
+    File(String),
+    /// Begins a session.
+    Login(String),
+    /// A view, once.
+    View(Question, Wanted),
+    /// A view, again and again.
+    Follow(Question, Wanted),
+    /// Nothing is there.
+    None,
+}
+
+/// The target of this path and query.
+pub(crate) fn route(path: &str, query: &str) -> Route {
+    let pairs = pairs(query);
+    let value = |key: &str| pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    if path == LOGIN {
+        return Route::Login(value("secret").unwrap_or_default().to_owned());
+    }
+    if let Some(name) = path.strip_prefix("/files/") {
+        return Route::File(name.to_owned());
+    }
+    let wanted = || Wanted::of(&pairs);
+    if let Some(view) = path.strip_prefix("/api/") {
+        return question(view, &pairs).map_or(Route::None, |question| Route::View(question, wanted()));
+    }
+    if path == "/stream" {
+        let question = value("view").and_then(|view| question(view, &pairs));
+        return match question.filter(Question::is_followed) {
+            Some(question) => Route::Follow(question, wanted()),
+            None => Route::None,
+        };
+    }
+    if is_page(path) { Route::Page } else { Route::None }
+}
+
+/// True for the address of a page.
+fn is_page(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    match parts.as_slice() {
+        ["" | "workloads" | "evictions" | "events" | "system" | "scheduling" | "autoscalers" | "plan"] => true,
+        ["cluster", name] => !name.is_empty(),
+        ["autoscaler", namespace, name] => !namespace.is_empty() && !name.is_empty(),
+        ["workload", namespace, kind, name] => ![namespace, kind, name].iter().any(|part| part.is_empty()),
+        _ => false,
+    }
+}
+
+fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
+    let value = |key: &str| {
+        let value = pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+        value.filter(|value| !value.is_empty())
+    };
+    let template = || {
+        let (namespace, kind, name) = (value("namespace").unwrap_or_default(), value("kind")?, value("name")?);
+        Some(Reference { namespace, kind, name })
+    };
+    Some(match view {
+        "fleet" => Question::Fleet,
+        "cluster" => Question::Cluster(value("name")?),
+        "workloads" => Question::Workloads,
+        "workload" => Question::Workload(template()?),
+        "why" => Question::Why(template()?),
+        "timeline" => Question::Timeline(template()?),
+        "evictions" => Question::Evictions,
+        "events" => Question::Events,
+        "system" => Question::System,
+        "doctor" => Question::Doctor,
+        "scheduling" => Question::Scheduling,
+        "autoscalers" => Question::Autoscalers,
+        "autoscaler" => Question::Autoscaler(value("namespace")?, value("name")?),
+        "plan" => match value("taint") {
+            Some(taint) => Question::Plan(Change::Taint(value("cluster")?, taint)),
+            None => {
+                let all = pairs.iter().filter(|(name, value)| name == "cluster" && !value.is_empty());
+                let clusters: Vec<String> = all.take(CLUSTERS_MAX).map(|(_, value)| value.clone()).collect();
+                Question::Plan(Change::Loss(Some(clusters).filter(|all| !all.is_empty())?))
+            }
+        },
+        _ => return None,
+    })
+}
+
+/// Names and values of a query. What is no UTF-8 is replaced.
+fn pairs(query: &str) -> Vec<(String, String)> {
+    let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(name), decoded(value))
+    };
+    query.split('&').filter(|one| !one.is_empty()).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lead_to_views() {
+        let web = Reference { namespace: "shop".into(), kind: "deployment.apps".into(), name: "web".into() };
+        let view = |question| Route::View(question, Wanted::default());
+        for (path, query, want) in [
+            ("/", "", Route::Page),
+            ("/workloads", "filter=x", Route::Page),
+            ("/cluster/m1", "", Route::Page),
+            ("/cluster/", "", Route::None),
+            ("/cluster/m1/x", "", Route::None),
+            ("/workload/shop/deployment.apps/web", "tab=why", Route::Page),
+            ("/workload/shop/deployment.apps/", "", Route::None),
+            ("/autoscaler/shop/web", "", Route::Page),
+            ("/autoscaler/shop/", "", Route::None),
+            ("/nothing", "", Route::None),
+            ("//evil.example", "", Route::None),
+            ("", "", Route::None),
+            ("/files/app.js", "", Route::File("app.js".into())),
+            ("/files/../x", "", Route::File("../x".into())),
+            ("/login", "secret=abc", Route::Login("abc".into())),
+            ("/login", "", Route::Login(String::new())),
+            ("/api/fleet", "", view(Question::Fleet)),
+            ("/api/cluster", "name=m%31", view(Question::Cluster("m1".into()))),
+            ("/api/cluster", "name=", Route::None),
+            ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),
+            ("/api/why", "namespace=shop&kind=deployment.apps&name=web", view(Question::Why(web.clone()))),
+            ("/api/why", "namespace=shop&name=web", Route::None),
+            ("/api/plan", "cluster=m1&cluster=m2", view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()])))),
+            ("/api/plan", "", Route::None),
+            (
+                "/api/plan",
+                "cluster=m1&taint=a%3Db%3ANoExecute",
+                view(Question::Plan(Change::Taint("m1".into(), "a=b:NoExecute".into()))),
+            ),
+            ("/api/plan", "taint=a:NoExecute", Route::None),
+            ("/api/nothing", "", Route::None),
+            ("/stream", "view=fleet", Route::Follow(Question::Fleet, Wanted::default())),
+            (
+                "/stream",
+                "view=workload&namespace=shop&kind=deployment.apps&name=web",
+                Route::Follow(Question::Workload(web), Wanted::default()),
+            ),
+            ("/stream", "view=doctor", Route::None),
+            ("/stream", "view=nothing", Route::None),
+            ("/stream", "", Route::None),
+        ] {
+            assert_eq!(route(path, query), want, "{path}?{query}");
+        }
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            pairs("a=1&b=%C3%A4+x&c&=d&&e=%ff%"),
+            [pair("a", "1"), pair("b", "ä x"), pair("c", ""), pair("", "d"), pair("e", "\u{fffd}%"),]
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! Views of the fleet, which somebody else computes.
+
+use futures::future::LocalBoxFuture;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Result of computing a view. Rows that can be filtered, sorted and paged are in the array `rows` of the answer.
+pub type Look<'a> = LocalBoxFuture<'a, Result<Value, Failed>>;
+
+/// A template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// Its namespace; empty if it has none.
+    pub namespace: String,
+    /// Its type as `kubectl get` takes it, such as `deployment.apps`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A change that a plan is made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// These clusters are lost.
+    Loss(Vec<String>),
+    /// A cluster gets a taint, as `KEY[=VALUE]:EFFECT`.
+    Taint(String, String),
+}
+
+/// Reason why a view could not be computed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failed {
+    /// HTTP status: 403 if a right is missing, 404 if the object does not exist.
+    pub status: u16,
+    /// Description of what failed.
+    pub what: String,
+    /// Causes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<String>,
+    /// Remedies.
+    #[serde(rename = "try", skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<String>,
+}
+
+impl Failed {
+    /// A failure without a cause.
+    pub(crate) fn new(status: u16, what: &str) -> Self {
+        Self { status, what: what.to_owned(), because: Vec::new(), remedies: Vec::new() }
+    }
+}
+
+/// The views, each computed anew.
+pub trait Views {
+    /// A row for each cluster: health with age, capacity, counts.
+    fn fleet(&self) -> Look<'_>;
+    /// One cluster: its row, conditions, evictions, and as rows the bindings that are placed there.
+    fn cluster<'a>(&'a self, name: &'a str) -> Look<'a>;
+    /// A row for each binding.
+    fn workloads(&self) -> Look<'_>;
+    /// The links from a template to its Pods.
+    fn workload<'a>(&'a self, template: &'a Reference) -> Look<'a>;
+    /// Reasons of the placement of a template.
+    fn why<'a>(&'a self, template: &'a Reference) -> Look<'a>;
+    /// Events and conditions of a template, its binding and its Works, newest first.
+    fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a>;
+    /// The eviction queue in order, with the rate.
+    fn evictions(&self) -> Look<'_>;
+    /// Events of the control plane, newest first.
+    fn events(&self) -> Look<'_>;
+    /// The leader with its settings and controllers.
+    fn system(&self) -> Look<'_>;
+    /// Findings of the doctor.
+    fn doctor(&self) -> Look<'_>;
+    /// The queue of the scheduler.
+    fn scheduling(&self) -> Look<'_>;
+    /// A row for each FederatedHPA.
+    fn autoscalers(&self) -> Look<'_>;
+    /// The last round of a FederatedHPA.
+    fn autoscaler<'a>(&'a self, namespace: &'a str, name: &'a str) -> Look<'a>;
+    /// Consequences of a change.
+    fn plan<'a>(&'a self, change: &'a Change) -> Look<'a>;
+}
+
+/// A question for one of the views.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Question {
+    Fleet,
+    Cluster(String),
+    Workloads,
+    Workload(Reference),
+    Why(Reference),
+    Timeline(Reference),
+    Evictions,
+    Events,
+    System,
+    Doctor,
+    Scheduling,
+    Autoscalers,
+    /// Namespace and name.
+    Autoscaler(String, String),
+    Plan(Change),
+}
+
+impl Question {
+    pub(crate) fn ask<'a>(&'a self, views: &'a dyn Views) -> Look<'a> {
+        match self {
+            Self::Fleet => views.fleet(),
+            Self::Cluster(name) => views.cluster(name),
+            Self::Workloads => views.workloads(),
+            Self::Workload(template) => views.workload(template),
+            Self::Why(template) => views.why(template),
+            Self::Timeline(template) => views.timeline(template),
+            Self::Evictions => views.evictions(),
+            Self::Events => views.events(),
+            Self::System => views.system(),
+            Self::Doctor => views.doctor(),
+            Self::Scheduling => views.scheduling(),
+            Self::Autoscalers => views.autoscalers(),
+            Self::Autoscaler(namespace, name) => views.autoscaler(namespace, name),
+            Self::Plan(change) => views.plan(change),
+        }
+    }
+
+    /// True if pages follow the view as it changes. The others take so long that they are computed on demand.
+    pub(crate) fn is_followed(&self) -> bool {
+        !matches!(self, Self::Doctor | Self::Plan(_))
+    }
+}

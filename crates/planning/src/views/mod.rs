@@ -1,0 +1,13 @@
+//! Rows that people look at: clusters, bindings, autoscalers, and what happened. The dashboard shows them.
+
+mod autoscalers;
+mod clusters;
+mod timeline;
+mod workloads;
+
+pub use self::{
+    autoscalers::{AutoscalerRow, autoscalers},
+    clusters::{Capacity, ClusterRow, Counts, Nodes, amounts, cluster_row, clusters},
+    timeline::{Entry, conditions, event, timeline},
+    workloads::{BindingRow, Place, binding_row, workloads},
+};

@@ -72,7 +72,7 @@ struct Shared {
     bindings: Bindings,
     capacity: FleetCapacity,
     remotes: RwLock<BTreeMap<ClusterName, Remote>>,
-    calls: Family<CallLabels, Counter>,
+    calls: EstimatorCalls,
 }
 
 /// Call to the estimator of a cluster, with assumed workloads.
@@ -93,18 +93,34 @@ struct CallLabels {
     r#type: &'static str,
 }
 
+/// Metric of questions to estimators, by result and method. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct EstimatorCalls(Family<CallLabels, Counter>);
+
+impl EstimatorCalls {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let calls = Family::default();
+        registry.register(
+            "karmada_scheduler_estimator_estimating_request",
+            "Number of questions to estimators over gRPC",
+            calls.clone(),
+        );
+        Self(calls)
+    }
+
+    /// Counts a question that ended so.
+    pub(crate) fn count(&self, result: &'static str, method: &'static str) {
+        self.0.get_or_create(&CallLabels { result, r#type: method }).inc();
+    }
+}
+
 impl Estimates {
     pub(crate) fn new(parts: EstimateParts<'_>) -> Self {
         let settings = parts.settings;
         if !settings.estimators.enabled && !settings.deschedules() {
             return Self(None);
         }
-        let calls = Family::default();
-        parts.registry.register(
-            "karmada_scheduler_estimator_estimating_request",
-            "Number of questions to estimators over gRPC",
-            calls.clone(),
-        );
+        let calls = EstimatorCalls::register(parts.registry);
         let this = Arc::new(Shared {
             settings: settings.clone(),
             seam: parts.seam.clone(),
@@ -240,7 +256,7 @@ impl Shared {
     }
 
     fn count(&self, method: &'static str, result: &'static str) {
-        self.calls.get_or_create(&CallLabels { result, r#type: method }).inc();
+        self.calls.count(result, method);
     }
 
     /// Keeps an answer, to show it.

@@ -18,7 +18,7 @@ use ironclad_failover::{
 use ironclad_fleet::{Binding, Clusters, Event};
 use ironclad_membermetrics::Observed;
 use ironclad_reference::Reference;
-use ironclad_runtime::{Change, WorkMetrics};
+use ironclad_runtime::{Change, HotLoops, WorkMetrics};
 use ironclad_scheduling::{Attempt, CycleEvent, ScheduleType, Step, plugins::TAINT_TOLERATION};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
@@ -31,6 +31,7 @@ use crate::{
     cron_federated_hpa::metrics::CronMetrics,
     detector::metrics::DetectorMetrics,
     distributed_hpa::metrics::DistributedHpaMetrics,
+    estimates::EstimatorCalls,
     execution::metrics::{About, ExecutionMetrics, MemberWrite},
     federated_hpa::metrics::HpaMetrics,
     graceful_eviction::metrics::GracefulMetrics,
@@ -60,7 +61,12 @@ impl Metrics {
     fn new() -> Self {
         let mut registry = Registry::default();
         let _ = WorkMetrics::register(&mut registry);
-        let _ = InterpreterMetrics::register(&mut registry);
+        let interpreter = InterpreterMetrics::register(&mut registry);
+        interpreter.kept("customization", 1);
+        interpreter.called("customization", "InterpretReplica", "success", Duration::ZERO);
+        EstimatorCalls::register(&mut registry).count("success", "MaxAvailableReplicas");
+        let hot_loops = HotLoops::new(Clock::system(), &mut registry, |_| {});
+        while hot_loops.attempt("binding", "shop/web".to_owned(), 1, || None).is_ok() {}
         registry.register_collector(Box::new(Observed::example()));
         Self {
             detector: DetectorMetrics::register(&mut registry),
@@ -192,11 +198,12 @@ fn series(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 }
 
 /// Metrics of the table that are not shown, by prefix, with the reason.
-const NOT_SHOWN: [(&str, &str); 2] = [
+const NOT_SHOWN: [(&str, &str); 3] = [
     (
-        "karmada_scheduler_estimator_estimating_",
+        "karmada_scheduler_estimator_estimating_algorithm_",
         "of `ironclad estimator`, which is no controller: `estimator::metrics`",
     ),
+    ("karmada_scheduler_estimator_estimating_plugin_", "likewise"),
     ("karmada_build_info", "of the process, not of its controllers: `ops::tests`"),
 ];
 

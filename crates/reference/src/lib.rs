@@ -1,7 +1,10 @@
 //! The tables of the specification, as tests of several crates compare with them.
 //!
 //! Prose is not compared here. Its rules are rows of the tables of tests beside the decisions. [`check_golden`]
-//! compares texts with golden files.
+//! compares texts with golden files, and [`promql`] the queries of dashboards and alert rules with metrics.
+
+pub mod exposition;
+pub mod promql;
 
 use std::{fs, path::Path};
 

@@ -4,6 +4,9 @@
 mod agent;
 mod embedded;
 mod external;
+mod monitoring;
+#[cfg(test)]
+mod monitoring_tests;
 mod objects;
 mod rights;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{agent, embedded, external, values::Values};
+use super::{agent, embedded, external, monitoring, values::Values};
 
 /// User and group of the process, who is nobody on the node.
 const USER: u32 = 65_532;
@@ -79,6 +79,7 @@ pub fn objects(release: &Release) -> Result<Vec<Value>, String> {
         "plane" => return Err("mode plane is not built\n  try: external, with an API server that exists".to_owned()),
         other => return Err(format!("there is no mode {other:?}\n  try: embedded, external or agent")),
     });
+    objects.extend(monitoring::objects(release)?);
     let rank = |object: &Value| ORDER.iter().position(|kind| object["kind"] == *kind).unwrap_or(ORDER.len());
     objects.sort_by_key(rank);
     Ok(objects)

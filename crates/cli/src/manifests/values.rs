@@ -10,9 +10,9 @@ const DEFAULTS: &str = include_str!("../../../../charts/ironclad/values.yaml");
 /// Maps of the defaults that have entries and may get others.
 const OPEN: [&str; 1] = ["resources.requests"];
 /// Maps whose entries are texts.
-const TEXTS: [&str; 5] = [
-    "embedded.service.annotations", "metrics.serviceMonitor.labels", "nodeSelector", "podAnnotations",
-    "serviceAccount.annotations",
+const TEXTS: [&str; 6] = [
+    "embedded.service.annotations", "metrics.serviceMonitor.labels", "monitoring.rules.labels", "nodeSelector",
+    "podAnnotations", "serviceAccount.annotations",
 ];
 /// Lists of texts.
 const TEXT_LISTS: [&str; 5] =

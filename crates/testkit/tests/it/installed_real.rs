@@ -18,12 +18,34 @@ use ironclad_testkit::{
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::propagation;
+use crate::{
+    monitoring::{self, Program},
+    propagation,
+};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "fleet";
-/// The kind of Prometheus' operator, without its schema.
-const SERVICE_MONITORS: &str = "
+/// `run` without gate Failover, and without flags for the proxy, whose metrics are those of `up`.
+const RUN: Program = Program {
+    absent: &["ironclad_apiserver_", "ironclad_cluster_proxy_", "ironclad_store_"],
+    unseen: &[
+        "cluster_fault_",
+        "cluster_ready_transitions_total",
+        "delete_resource_from_cluster",
+        "evict",
+        "federatedhpa_process_duration_seconds",
+        "graceful_eviction_",
+        "ironclad_hot_loop",
+        "ironclad_interpreter_pool_calls_total",
+        "ironclad_metrics_adapter_member_requests_total",
+        "karmada_scheduler_estimator_estimating_request_total",
+        "karmada_scheduler_preemption_",
+        "policy_preemption_total",
+        "update_resource_to_cluster",
+    ],
+};
+/// The kinds of Prometheus' operator, without their schemas.
+const OPERATORS_KINDS: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: servicemonitors.monitoring.coreos.com}
@@ -31,6 +53,19 @@ spec:
   group: monitoring.coreos.com
   scope: Namespaced
   names: {kind: ServiceMonitor, plural: servicemonitors}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: prometheusrules.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: PrometheusRule, plural: prometheusrules}
   versions:
   - name: v1
     served: true
@@ -52,7 +87,7 @@ spec:
   placement: {clusterAffinity: {clusterNames: [member2]}}
 ";
 /// Values that make no installation.
-const REFUSED: [&str; 10] = [
+const REFUSED: [&str; 11] = [
     "mode: plane",
     "mode: hosted",
     "imag: {tag: v1}",
@@ -61,6 +96,7 @@ const REFUSED: [&str; 10] = [
     "metrics: {port: 80}",
     "mode: agent",
     "{mode: agent, agent: {clusterName: m1}, featureGates: {Failover: true}}",
+    "{mode: agent, agent: {clusterName: m1}, monitoring: {rules: {enabled: true}}}",
     "{mode: external, external: {kubeconfigSecret: {name: p}, explain: {enabled: true}}}",
     "embedded: {service: {nodePort: 30000}}",
 ];
@@ -138,7 +174,7 @@ async fn objects_of_each_mode_are_accepted() -> anyhow::Result<()> {
     let config = Config { members: 0, ..Config::default() };
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let kubectl = env.plane().kubectl();
-    kubectl.apply(SERVICE_MONITORS).await?;
+    kubectl.apply(OPERATORS_KINDS).await?;
     kubectl.run(["create", "namespace", NAMESPACE]).await?;
     let apply = ["apply", "--server-side", "--validate=strict", "-f", "-"];
     for file in cases()? {
@@ -166,8 +202,8 @@ async fn objects_of_each_mode_are_accepted() -> anyhow::Result<()> {
         }
         // Releases of other modes may have the same names here.
         let labels = ["-l", "app.kubernetes.io/name=ironclad"];
-        let kinds =
-            "statefulsets,deployments,services,networkpolicies,poddisruptionbudgets,serviceaccounts,servicemonitors";
+        let kinds = "statefulsets,deployments,services,networkpolicies,poddisruptionbudgets,serviceaccounts,\
+                     servicemonitors,prometheusrules,configmaps";
         let listed = kubectl.run(["get", kinds, "-n", NAMESPACE, "-o", "name"].iter().chain(&labels)).await?;
         for name in ["one", "two"] {
             ensure!(listed.lines().any(|line| line.ends_with(&format!("/{name}"))), "{values}: {listed}");
@@ -197,7 +233,7 @@ async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> a
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let kubectl = env.plane().kubectl();
     let dir = tempfile::tempdir()?;
-    let hooks = free_port()?;
+    let (hooks, metrics) = (free_port()?, free_port()?);
     let line = [
         "manifests".to_owned(),
         "--mode=external".to_owned(),
@@ -206,7 +242,7 @@ async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> a
         // Nothing leads to a Service here, as there are no Pods.
         format!("--set=external.webhooks.url=https://127.0.0.1:{hooks}"),
         format!("--set=external.webhooks.port={hooks}"),
-        format!("--set=metrics.port={}", free_port()?),
+        format!("--set=metrics.port={metrics}"),
     ];
     let text = ironclad(&line).await?.success()?;
     kubectl.apply(&text).await?;
@@ -254,6 +290,10 @@ async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> a
     ensure!(stamped.contains("mutating-config") && stamped.contains("validating-config"), "{stamped}");
     // Agents: bootstrap tokens get rights, which are within those of the account.
     kubectl.run(["get", "clusterrolebinding", "system:karmada:agent-bootstrap"]).await?;
+    until("dashboards and alert rules ask for what there is", DEADLINE, async || {
+        monitoring::check(RUN, &monitoring::scrape(metrics).await?)
+    })
+    .await?;
     ironclad(["unjoin", "member1", "--kubeconfig", &plane, "--yes"]).await?.success()?;
 
     let refused: Vec<String> =

@@ -53,6 +53,7 @@ mod member_controllers;
 mod members_sim;
 mod metrics_real;
 mod metrics_up;
+mod monitoring;
 mod nodes_up;
 mod old_member;
 mod preemption_matrix;

@@ -1,4 +1,5 @@
-//! The metrics of all members through `ironclad up` and kubectl.
+//! The metrics of all members through `ironclad up` and kubectl, and those of `up` itself, with which dashboards and
+//! alert rules are compared.
 
 use std::time::Duration;
 
@@ -9,9 +10,27 @@ use ironclad_testkit::{
 };
 use serde_json::Value;
 
-use crate::propagation_up::kubectl;
+use crate::{
+    monitoring::{self, Program},
+    propagation_up::kubectl,
+};
 
 const DEADLINE: Duration = Duration::from_secs(90);
+/// `up` with gate Failover, in which workloads left a member and another member was lost.
+const UP: Program = Program {
+    absent: &[],
+    unseen: &[
+        "federatedhpa_process_duration_seconds",
+        // Only while one is under way.
+        "graceful_eviction_tasks",
+        "ironclad_hot_loop",
+        "ironclad_interpreter_pool_calls_total",
+        "karmada_scheduler_estimator_estimating_request_total",
+        "karmada_scheduler_preemption_attempts_total",
+        "karmada_scheduler_preemption_nomination_duration_seconds",
+        "policy_preemption_total",
+    ],
+};
 
 #[tokio::test]
 async fn kubectl_top_shows_the_pods_of_all_members() -> anyhow::Result<()> {
@@ -19,9 +38,11 @@ async fn kubectl_top_shows_the_pods_of_all_members() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
+    let port = free_port()?;
+    let metrics = format!("127.0.0.1:{port}");
     let daemon = Daemon::start([
-        "up", "--data-dir", &path, "--listen", &listen, "--metrics-bind-address", "0", "--demo", "--startup-delay",
-        "0s",
+        "up", "--data-dir", &path, "--listen", &listen, "--metrics-bind-address", &metrics, "--demo",
+        "--startup-delay", "0s", "--feature-gates", "Failover=true", "--eviction-warm-up", "0s",
     ])
     .await?;
     let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
@@ -51,6 +72,19 @@ async fn kubectl_top_shows_the_pods_of_all_members() -> anyhow::Result<()> {
     let explained = plane.run(["explain", "podmetrics.containers"]).await?;
     ensure!(explained.contains("FIELD: containers <[]ContainerMetrics>"), "{explained}");
 
+    // What leaves a member, and what a user asks of one, is in the metrics of `up`.
+    verb(&["taint", "clusters", "member2", "gone:NoExecute", "--yes"]).await?.success()?;
+    plane.run(["get", "--raw", "/apis/cluster.karmada.io/v1alpha1/clusters/member3/proxy/api/v1/pods"]).await?;
+    until("a workload left member2, and another one has nowhere to go", DEADLINE, async || {
+        let scraped = monitoring::scrape(port).await?;
+        for metric in ["graceful_eviction_duration_seconds", "eviction_abandoned_total", "delete_resource_from_cluster"]
+        {
+            ensure!(scraped.0.get(metric).is_some_and(|family| family.has_samples), "{metric} has no samples");
+        }
+        Ok(())
+    })
+    .await?;
+
     // A member that is down costs its own pods only, and is named.
     verb(&["sim", "down", "member1"]).await?.success()?;
     until("a dead member is named", DEADLINE, async || {
@@ -64,5 +98,9 @@ async fn kubectl_top_shows_the_pods_of_all_members() -> anyhow::Result<()> {
     .await?;
     let warned = plane.output(["top", "pods", "-A"], "").await?;
     ensure!(warned.code == Some(0) && warned.stderr.contains("no metrics of cluster member1"), "{warned:?}");
+    until("dashboards and alert rules ask for what there is", DEADLINE, async || {
+        monitoring::check(UP, &monitoring::scrape(port).await?)
+    })
+    .await?;
     daemon.stop().await
 }

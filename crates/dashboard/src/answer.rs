@@ -76,6 +76,7 @@ pub(crate) fn view(found: Result<Value, Failed>) -> Response<Body> {
 /// another page's link leads, not even behind a redirection.
 pub(crate) fn begin(cookie: &str) -> Response<Body> {
     const PAGE: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Ironclad</title>\
+                        <link rel=\"icon\" href=\"/files/icon.svg\">\
                         <meta http-equiv=\"refresh\" content=\"0; url=/\"></head>\
                         <body><p><a href=\"/\">Go on to the dashboard</a></p></body></html>";
     let mut answer = answer(200, "text/html; charset=utf-8", PAGE);

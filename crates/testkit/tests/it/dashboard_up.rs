@@ -262,6 +262,7 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     pages.browser.press("g").await?;
     pages.browser.press("w").await?;
     pages.has("heading", "Workloads").await?;
+    pages.has("searchbox", "Filter").await?;
     pages.browser.press("/").await?;
     let focused = pages.browser.value("document.activeElement.type").await?;
     ensure!(focused == "search", "/ leads to the filter: {focused}");

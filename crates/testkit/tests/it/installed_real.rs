@@ -25,11 +25,15 @@ use crate::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "fleet";
-/// `run` without gate Failover, and without flags for the proxy, whose metrics are those of `up`.
+/// `run` without gate Failover, and without flags for the proxy, whose metrics are those of `up`. Its members have
+/// neither nodes nor Pods.
 const RUN: Program = Program {
     absent: &["ironclad_apiserver_", "ironclad_cluster_proxy_", "ironclad_store_"],
     unseen: &[
+        "cluster_cpu_allocated_number",
         "cluster_fault_",
+        "cluster_memory_allocated_bytes",
+        "cluster_pod_allocated_number",
         "cluster_ready_transitions_total",
         "delete_resource_from_cluster",
         "evict",

@@ -25,10 +25,11 @@ use crate::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "fleet";
-/// `run` without gate Failover, and without flags for the proxy, whose metrics are those of `up`. Its members have
+/// `run` without gate Failover, and without a request through the proxy. Its members have
 /// neither nodes nor Pods.
 const RUN: Program = Program {
-    absent: &["ironclad_apiserver_", "ironclad_cluster_proxy_", "ironclad_store_"],
+    absent: &["ironclad_apiserver_", "ironclad_store_"],
+    by_name: &["ironclad_cluster_proxy_"],
     unseen: &[
         "cluster_cpu_allocated_number",
         "cluster_fault_",

@@ -19,6 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(90);
 /// `up` with gate Failover, in which workloads left a member and another member was lost.
 const UP: Program = Program {
     absent: &[],
+    by_name: &[],
     unseen: &[
         "federatedhpa_process_duration_seconds",
         // Only while one is under way.

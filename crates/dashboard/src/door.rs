@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn cookies_are_found_by_their_names() {
-        let found = |headers: &[&'static str]| cookies(headers.to_vec().into_iter(), "id").collect::<Vec<_>>();
+        let found = |headers: &[&'static str]| cookies(headers.iter().copied(), "id").collect::<Vec<_>>();
         assert_eq!(found(&["a=b; id=1; idx=2", "id=3;id="]), ["1", "3", ""]);
         assert_eq!(found(&["id", "; =;", "xid=1"]), [""; 0]);
     }

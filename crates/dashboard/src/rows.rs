@@ -108,7 +108,7 @@ fn is_value(row: &Value, field: &str, wanted: &str) -> bool {
         Value::String(text) => text.to_lowercase() == wanted,
         Value::Null => wanted.is_empty(),
         Value::Array(_) | Value::Object(_) => false,
-        other => other.to_string() == wanted,
+        other => other.to_string().as_str() == wanted,
     };
     match at(row, field) {
         None => wanted.is_empty(),

@@ -5,7 +5,6 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::Instant,
 };
 
 use anyhow::{Context as _, ensure};
@@ -13,7 +12,7 @@ use clap::ValueEnum;
 use sha2::{Digest as _, Sha256};
 
 use self::{archive::Entry, toolchain::Toolchain};
-use crate::{cargo, metadata};
+use crate::{cargo, metadata, stages::timed};
 
 mod archive;
 mod bom;
@@ -103,14 +102,18 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
     }
     fs::create_dir_all(&output)?;
     let facts = image::Facts { version, commit: &commit.name, time: commit.time, created: &commit.created, licence };
-    let documents = documents(&toolchain.build(root, own, &args.profile, &commit.name)?, &output)?;
+    let mut all = Vec::new();
+    for architecture in &args.arch {
+        let (built, took) = timed(|| toolchain.build(root, *architecture, &args.profile, &commit.name));
+        all.push((*architecture, built?, took));
+    }
+    let runnable = all.iter().find(|(architecture, ..)| *architecture == own).map(|(_, built, _)| built);
+    let documents = documents(runnable.context("the program of this machine was not built")?, &output)?;
     let mut layout = image::Layout::create(&output.join("image"))?;
     let mut archives = Vec::new();
     let mut table = vec!["ARCH    PROGRAM    ARCHIVE    IMAGE      SECONDS".to_owned()];
-    for architecture in &args.arch {
-        let started = Instant::now();
-        let built = toolchain.build(root, *architecture, &args.profile, &commit.name)?;
-        let program = fs::read(&built).with_context(|| format!("{} can't be read", built.display()))?;
+    for (architecture, built, took) in &all {
+        let program = fs::read(built).with_context(|| format!("{} can't be read", built.display()))?;
         let found = elf::static_program(&program).with_context(|| built.display().to_string())?;
         ensure!(found == architecture.name(), "{} is of {found}", built.display());
         let stem = format!("{PRODUCT}-{version}-linux-{}", architecture.name());
@@ -124,7 +127,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
             megabytes(program.len()),
             megabytes(packed.len()),
             megabytes(layer),
-            started.elapsed().as_secs()
+            took.as_secs()
         ));
         if *architecture == own {
             let layer = archive::tar(&image::layer(&program), commit.time)?;

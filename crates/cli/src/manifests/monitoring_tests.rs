@@ -82,8 +82,8 @@ fn panels_say_what_they_show() {
             }
             let place = |field: &str| panel["gridPos"][field].as_u64().unwrap();
             let (x, y, w, h) = (place("x"), place("y"), place("w"), place("h"));
-            let all = (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y)));
-            if x + w > 24 || !all.fold(true, |free, cell| cells.insert(cell) && free) {
+            let mut all = (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y)));
+            if x + w > 24 || !all.all(|cell| cells.insert(cell)) {
                 wrong.push(format!("{at}: it lies over another panel, or outside"));
             }
         }

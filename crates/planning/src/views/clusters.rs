@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use ironclad_api::{ResourceList, Taint, cluster::Cluster, conditions, quantity::Amount};
 use ironclad_failover::{taint_manager::Row, taints::evicts};
-use ironclad_fleet::{ClusterName, tree::LinkState};
+use ironclad_fleet::tree::LinkState;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 

@@ -7,7 +7,6 @@ use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy, taints::NO_EXEC
 use ironclad_cli::sim::{Fleet, change::Action};
 use ironclad_controllers::Settings;
 use ironclad_failover::flags::HealthFlags;
-use ironclad_fleet::gates::Gate;
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::{Client, api::PostParams};
@@ -25,7 +24,7 @@ const BINDING: &str = "worker-deployment";
 const DEADLINE: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Gates and times with which a failover can be watched, where the command line says nothing else.
+/// Times with which a failover can be watched, where the command line says nothing else.
 pub(crate) fn quicken(settings: &mut Settings) {
     let (defaults, short) = (HealthFlags::default(), Duration::from_secs(5));
     let health = &mut settings.failover.health;
@@ -40,7 +39,6 @@ pub(crate) fn quicken(settings: &mut Settings) {
     settings.failover.eviction.eviction_warm_up.get_or_insert(short);
     // One of three members is a third, which is no mass failure, but a second fault of the user's would be one.
     settings.failover.eviction.mass_failure_hold = Duration::ZERO;
-    settings.gates = settings.gates.clone().with(Gate::Failover, true);
 }
 
 /// State of the lost member and of what ran there.
@@ -247,7 +245,6 @@ mod tests {
         quicken(&mut settings);
         let health = &settings.failover.health;
         assert_eq!((health.failure_threshold.as_secs(), health.success_threshold.as_secs()), (7, 5));
-        assert!(settings.gates.enabled(Gate::Failover));
         assert_eq!(settings.failover.errors(), []);
     }
 }

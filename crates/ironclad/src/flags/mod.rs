@@ -125,6 +125,11 @@ impl ControllerFlags {
             running_scripts: None,
         })
     }
+
+    /// Switches a feature gate on, unless the command line says otherwise.
+    pub(crate) fn prefer(&mut self, gate: Gate) {
+        self.feature_gates = format!("{}=true,{}", gate.name(), self.feature_gates);
+    }
 }
 
 /// Logs whether taints move workloads, and how fast: the first question of an operator after a migration.

@@ -144,7 +144,7 @@ pub(crate) struct UpArgs {
 ///
 /// # Errors
 /// The data directory is unusable, an address is in use, or a part does not start.
-pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
     if args.demo.is_some() && args.fleet.clusters.is_some_and(|clusters| clusters < 3) {
         bail!("{DEMO_NEEDS}");
     }
@@ -154,8 +154,15 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     for warning in args.election.warnings() {
         tracing::warn!("{warning}");
     }
+    let plays_failover = args.demo == Some(Demo::Failover);
+    if plays_failover {
+        args.controllers.prefer(Gate::Failover);
+    }
     let mut settings = args.controllers.settings()?;
-    if args.demo == Some(Demo::Failover) {
+    if plays_failover && !settings.gates.enabled(Gate::Failover) {
+        bail!("--demo failover needs feature gate Failover\n  try: --feature-gates without Failover=false");
+    }
+    if plays_failover {
         demo::failover::quicken(&mut settings);
     }
     let of_metrics = args.metrics.options()?;
@@ -292,13 +299,13 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     announce(&format!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display()));
 
     let (names, path) = (simulated.list(), kubeconfig.display().to_string());
-    if let Some(demo) = args.demo {
+    if args.demo.is_some() {
         if names.len() < 3 {
             bail!("{DEMO_NEEDS}");
         }
         let played = async {
             demo::show(&admin, &seam.clock, &path).await?;
-            if demo == Demo::Failover {
+            if plays_failover {
                 demo::failover::play(&admin, &seam.clock, &path).await?;
             }
             anyhow::Ok(())

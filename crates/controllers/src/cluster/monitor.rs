@@ -119,14 +119,15 @@ impl Monitor {
             let decision = lease::decide(&seen, self.seam.clock.wall_seconds(), mono);
             memory = decision.memory;
             let Some(Effect::Status(part)) = decision.plan.effects.first() else { break };
+            let because = || decision.plan.because.first().map(tracing::field::display);
             match self.write(&cluster, part).await {
                 Err(failure) if failure.is_conflict() => self.seam.clock.sleep(BETWEEN_ATTEMPTS).await,
                 Err(failure) => {
-                    tracing::warn!(cluster = %name, %failure, reason = decision.plan.because.first().map(tracing::field::display), "its status was not written");
+                    tracing::warn!(cluster = %name, %failure, because = because(), "its status was not written");
                     break;
                 }
                 Ok(()) => {
-                    tracing::info!(cluster = %name, reason = decision.plan.because.first().map(tracing::field::display), "its status was written");
+                    tracing::info!(cluster = %name, because = because(), "its status was written");
                     break;
                 }
             }

@@ -35,7 +35,8 @@ fn verb<'a>(tree: &'a Command, words: &[OsString]) -> Option<&'a Command> {
     Some(verbs.fold(first, |verb, word| verb.find_subcommand(word).unwrap_or(verb)))
 }
 
-/// True if the verb has this flag, passes its arguments on, or asks a control plane: then the parser says what is wrong.
+/// True if the verb has this flag, passes its arguments on, or asks a control plane: then the parser says what is
+/// wrong.
 fn takes(verb: &Command, flag: &OsString) -> bool {
     let has = |flag: &str| length(verb, flag).is_some();
     has("--kubeconfig")

@@ -68,7 +68,7 @@ fn pause(took: Duration) -> Duration {
     (took * (SHARE - 1)).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
-/// The next event: the view if it differs from the last one; otherwise that somebody looked.
+/// The next event: the view if it differs from the last one; otherwise a heartbeat with the time.
 fn event(found: Result<Value, Failed>, last: &mut Option<String>, at: &Value) -> String {
     let (name, data) = match found {
         Ok(view) => ("view", view.to_string()),

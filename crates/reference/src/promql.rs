@@ -78,7 +78,7 @@ pub struct Grouping {
 /// Labels of the series that a query returns; none for a scalar.
 type Labels = Option<BTreeSet<String>>;
 
-/// What a query asks for and does not get.
+/// A part of a query that no metric answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong(pub String);
 

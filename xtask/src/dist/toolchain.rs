@@ -1,4 +1,4 @@
-//! What cross-compiling to static programs needs, fetched once: targets by rustup, and zig, which is the C compiler and
+//! Tools for cross-compiling to static programs, fetched once: targets by rustup, and zig, which is the C compiler and
 //! linker for musl, by pip.
 
 use std::{

@@ -11,7 +11,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_failover::taint_manager::Row;
-use ironclad_fleet::{Binding, ClusterName, not_ready};
+use ironclad_fleet::{Binding, ClusterName};
 use ironclad_planning::views::{self, BindingRow, Entry};
 use ironclad_runtime::Api;
 use jiff::Timestamp;
@@ -47,9 +47,8 @@ pub(super) async fn bindings(
 }
 
 fn unready(clusters: &[Cluster]) -> BTreeSet<ClusterName> {
-    let by_name: BTreeMap<ClusterName, Arc<Cluster>> =
-        clusters.iter().map(|one| (ClusterName::from(one.name_any().as_str()), Arc::new(one.clone()))).collect();
-    not_ready(by_name.keys().cloned(), |name| by_name.get(name).cloned())
+    let unready = clusters.iter().filter(|cluster| !cluster.is_ready());
+    unready.map(|cluster| ClusterName::from(cluster.name_any().as_str())).collect()
 }
 
 /// The last heartbeats of clusters, as far as they may be read.

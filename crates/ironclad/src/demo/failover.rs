@@ -130,7 +130,7 @@ pub(crate) async fn play(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     announce(&format!("a failover: {LOST} is lost, as if its power was cut"));
     scene.act(&Action::Down).await?;
     seen = scene.until(seen, "the replicas run elsewhere", |seen| !seen.ready && seen.has_moved()).await?;
-    announce(&format!("a second half: {LOST} returns"));
+    announce(&format!("the recovery: {LOST} returns"));
     scene.act(&Action::Up).await?;
     scene.until(seen, "the member is back", Seen::is_back).await?;
     announce(

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::announce::announce;
 
-/// What `--demo` shows.
+/// Scenario of `--demo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Demo {
     /// A sample, and where it went.

@@ -2,9 +2,9 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use ironclad_api::{ResourceList, Taint, cluster::Cluster, conditions, quantity::Amount};
+use ironclad_api::{ResourceList, cluster::Cluster, conditions, quantity::Amount};
 use ironclad_failover::{taint_manager::Row, taints::evicts};
-use ironclad_fleet::tree::LinkState;
+use ironclad_fleet::{taint, tree::LinkState};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -150,7 +150,7 @@ pub fn cluster_row(cluster: &Cluster, now: Timestamp) -> ClusterRow {
         provider: cluster.spec.provider.clone(),
         region: cluster.spec.region.clone(),
         zones: cluster.spec.zones.clone(),
-        taints: cluster.spec.taints.iter().map(taint).collect(),
+        taints: cluster.spec.taints.iter().map(taint::text).collect(),
         nodes: status
             .and_then(|status| status.node_summary.as_ref())
             .map(|nodes| Nodes { ready: nodes.ready_num, total: nodes.total_num }),
@@ -174,13 +174,6 @@ pub fn amounts(list: &ResourceList) -> Counts {
         cpu_millis: amount("cpu").milli_value(),
         memory_bytes: amount("memory").value(),
         pods: amount("pods").value(),
-    }
-}
-
-fn taint(taint: &Taint) -> String {
-    match taint.value.as_deref() {
-        Some(value) if !value.is_empty() => format!("{}={value}:{}", taint.key, taint.effect),
-        _ => format!("{}:{}", taint.key, taint.effect),
     }
 }
 

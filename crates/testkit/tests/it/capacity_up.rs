@@ -172,7 +172,7 @@ impl Row {
     }
 }
 
-/// Who leaves, and that nobody leaves for nothing.
+/// Preemption evicts the victims that it needs, and no others.
 #[tokio::test]
 async fn preemption_by_default_evicts_what_it_needs() -> anyhow::Result<()> {
     let up = Up::start().await?;
@@ -230,7 +230,7 @@ async fn preemption_by_default_evicts_what_it_needs() -> anyhow::Result<()> {
     up.daemon.stop().await
 }
 
-/// What waits is tried when something becomes free, also after a restart.
+/// Waiting workloads are tried when something becomes free, also after a restart.
 #[tokio::test]
 async fn what_waits_by_default_is_tried_when_it_fits() -> anyhow::Result<()> {
     let up = Up::start().await?;

@@ -1,5 +1,5 @@
-//! A tenant of `up`: `edit` in one namespace, and ClusterRole `ironclad-tenant`. The verbs show the tenant's objects, and
-//! say what they leave out.
+//! A tenant of `up`: `edit` in one namespace, and ClusterRole `ironclad-tenant`. The verbs show the tenant's objects,
+//! and say what they leave out.
 
 use std::{
     path::{Path, PathBuf},

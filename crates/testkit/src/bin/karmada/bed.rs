@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use ironclad_testkit::{
     binary::{free_port, ironclad},
-    real::{Config, NodeShape, RealEnv, until},
+    real::{Binaries, Config, NodeShape, RealEnv, until},
 };
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -21,8 +21,11 @@ const MEMBERS: usize = 3;
 const SPARE: usize = 2;
 /// Stands for the name of the context in a spare's kubeconfig.
 const CONTEXT: &str = "CONTEXT";
+/// Stands for the path of kubectl in the hook.
+const KUBECTL: &str = "KUBECTL";
 /// The program that a spec asks for a cluster: `create NAME KUBECONFIG CONTEXT`, `delete NAME KUBECONFIG`. A spare's
-/// file is renamed by whoever takes it, so that two specs do not get one.
+/// file is renamed by whoever takes it, so that two specs do not get one. A spare is free again when the namespace that
+/// `join` made in it is gone; one that is not reached is given to the next spec as it is.
 const HOOK: &str = r#"#!/bin/sh
 set -eu
 cd "$(dirname "$0")"
@@ -40,6 +43,7 @@ create)
     ;;
 delete)
     for spare in *.of."$2"; do
+        KUBECTL --kubeconfig "$spare" wait --for=delete namespace/karmada-cluster --timeout=60s >&2 || true
         mv "$spare" "${spare%.of."$2"}.free"
     done
     ;;
@@ -138,13 +142,13 @@ impl Bed {
         fs::create_dir_all(go_path.join("bin")).context("a folder for karmadactl")?;
         symlink(product, go_path.join("bin/karmadactl")).context("karmadactl")?;
         let spares = env.members().iter().skip(MEMBERS).map(|spare| spare.kubeconfig());
-        let hook = offer(&home.join("spares"), spares)?;
+        let hook = offer(&home.join("spares"), spares, &Binaries::find()?.program("kubectl"))?;
         Ok(Self { kubeconfig, go_path, home, hook, _env: env })
     }
 }
 
 /// Puts kubeconfigs of spare servers into a folder, beside the program that gives them to specs. Returns its path.
-fn offer(folder: &Path, spares: impl Iterator<Item = PathBuf>) -> anyhow::Result<PathBuf> {
+fn offer(folder: &Path, spares: impl Iterator<Item = PathBuf>, kubectl: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder).context("a folder for spare clusters")?;
     for (number, kubeconfig) in spares.enumerate() {
         let text = fs::read_to_string(&kubeconfig).with_context(|| kubeconfig.display().to_string())?;
@@ -152,7 +156,8 @@ fn offer(folder: &Path, spares: impl Iterator<Item = PathBuf>) -> anyhow::Result
         fs::write(&spare, named(&text)?).with_context(|| spare.display().to_string())?;
     }
     let hook = folder.join("hook");
-    fs::write(&hook, HOOK).context("the program that gives clusters to specs")?;
+    fs::write(&hook, HOOK.replace(KUBECTL, &kubectl.display().to_string()))
+        .context("the program that gives clusters to specs")?;
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755))
         .context("the program that gives clusters to specs")?;
     Ok(hook)
@@ -248,7 +253,7 @@ mod tests {
             "current-context": "m",
         });
         fs::write(&kubeconfig, text.to_string()).unwrap();
-        let hook = offer(&folder.path().join("spares"), [kubeconfig].into_iter()).unwrap();
+        let hook = offer(&folder.path().join("spares"), [kubeconfig].into_iter(), Path::new("true")).unwrap();
         let given = folder.path().join("home/.kube/new.config");
         let ask = |words: &[&str]| {
             let output = std::process::Command::new(&hook).args(words).output().unwrap();

@@ -36,6 +36,16 @@ pub const CLUSTER_INFO_SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
 /// Annotation of a Cluster: holders of bootstrap tokens get a certificate of its agent although that is alive.
 pub const ALLOW_REREGISTER: &str = "agent.ironclad.io/allow-reregister";
 
+/// Annotation of the Lease of an agent: beginning and end of its certificate, RFC 3339, separated by `/`.
+pub const CERTIFICATE_LIFE: &str = "agent.ironclad.io/certificate";
+/// Annotation of it: [`TUNNEL_OPEN`], [`TUNNEL_OFF`], or the reason for which the control plane has no way to the
+/// member.
+pub const TUNNEL: &str = "agent.ironclad.io/tunnel";
+/// At least one tunnel is open.
+pub const TUNNEL_OPEN: &str = "open";
+/// The agent opens none.
+pub const TUNNEL_OFF: &str = "off";
+
 /// Group of the streams that agents open.
 pub const AGENT_API_GROUP: &str = "agent.ironclad.io";
 

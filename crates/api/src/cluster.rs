@@ -81,8 +81,9 @@ impl Cluster {
     pub fn connection_identity(&self, credentials: Option<&Secret>) -> String {
         let version = credentials.and_then(|s| s.metadata.resource_version.as_deref()).unwrap_or("-");
         format!(
-            "{} {} {} {}",
+            "{} {:?} {} {} {}",
             self.metadata.uid.as_deref().unwrap_or_default(),
+            self.spec.sync_mode,
             self.spec.api_endpoint,
             self.spec.insecure_skip_tls_verification,
             version
@@ -148,7 +149,7 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128_000))]
     pub id: String,
-    /// Push: the control plane applies. Pull: the agent in the member applies. Immutable.
+    /// Push: the control plane applies. Pull: the agent in the member applies.
     pub sync_mode: SyncMode,
     /// Address of the member's API server.
     #[serde(rename = "apiEndpoint", default, skip_serializing_if = "String::is_empty")]

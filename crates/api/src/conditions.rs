@@ -19,6 +19,10 @@ pub mod cluster {
     pub const NODES_READY: &str = "NodesReady";
     /// The clock of the member's agent differs from the control plane's; absent while it does not (ours).
     pub const CLOCK_SKEW: &str = "ClockSkew";
+    /// The certificate of the member's agent ends, and was not renewed; absent while that is not so (ours).
+    pub const AGENT_CERTIFICATE_EXPIRING: &str = "AgentCertificateExpiring";
+    /// The control plane reaches a member in pull mode over its agent; absent where agents open no tunnels (ours).
+    pub const TUNNEL_CONNECTED: &str = "TunnelConnected";
     /// Service names resolve in the member.
     pub const SERVICE_DOMAIN_NAME_RESOLUTION_READY: &str = "ServiceDomainNameResolutionReady";
 }

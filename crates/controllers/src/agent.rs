@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, namespaces};
+use ironclad_failover::cluster::{agent::serves, report::AgentReport};
 use ironclad_fleet::ClusterName;
 use ironclad_members::Members;
 use ironclad_runtime::{Api, Change, Failure, Informer, Next, Queue};
@@ -53,7 +54,7 @@ impl Reconciler for Agent {
     }
 
     async fn reconcile(&self, name: &ClusterName) -> Result<Next, Failure> {
-        match self.clusters.get("", &name.0) {
+        match self.clusters.get("", &name.0).filter(|cluster| serves(cluster)) {
             Some(cluster) => self.members.connect(&cluster, None),
             None => self.members.remove(name),
         }
@@ -80,6 +81,10 @@ impl Agent {
         if let Some(cluster) = change.new.as_ref().or(change.old.as_ref())
             && cluster.name_any() == *self.cluster.0
         {
+            let served = change.old.as_deref().is_none_or(serves);
+            if served && change.new.as_deref().is_some_and(|new| !serves(new)) {
+                tracing::warn!(cluster = %self.cluster, "it is in push mode: the control plane serves it, not this agent");
+            }
             self.queue.add(self.cluster.clone());
         }
     }
@@ -88,12 +93,14 @@ impl Agent {
     async fn renew(&self) -> Duration {
         let health = &self.settings.failover.health;
         let interval = health.lease_renew_interval();
-        let Some(cluster) = self.clusters.get("", &self.cluster.0) else { return interval.min(Duration::from_secs(1)) };
+        let cluster = self.clusters.get("", &self.cluster.0).filter(|cluster| serves(cluster));
+        let Some(cluster) = cluster else { return interval.min(Duration::from_secs(1)) };
         let leases: Api<Lease> = Api::namespaced(self.plane.clone(), namespaces::CLUSTER);
         let renewed = async {
             let present = leases.get_opt(&self.cluster.0).await?;
             let is_new = present.is_none();
-            let lease = renewed(present, &cluster, health.lease_duration, self.seam.clock.wall());
+            let report = self.settings.agent_report.lock().clone();
+            let lease = renewed(present, &cluster, health.lease_duration, &report, self.seam.clock.wall());
             if is_new {
                 leases.create(&PostParams::default(), &lease).await
             } else {
@@ -111,12 +118,19 @@ impl Agent {
 }
 
 /// The Lease of a cluster's agent, renewed now. The Cluster owns it.
-fn renewed(present: Option<Lease>, cluster: &Cluster, duration: Duration, now: Timestamp) -> Lease {
+fn renewed(
+    present: Option<Lease>,
+    cluster: &Cluster,
+    duration: Duration,
+    report: &AgentReport,
+    now: Timestamp,
+) -> Lease {
     let mut lease = present.unwrap_or_default();
     let name = cluster.name_any();
     lease.metadata.name = Some(name.clone());
     lease.metadata.namespace = Some(namespaces::CLUSTER.to_owned());
     lease.metadata.owner_references = cluster.owner_ref(&()).map(|owner| vec![owner]);
+    report.annotate(lease.metadata.annotations.get_or_insert_default());
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(name);
     spec.lease_duration_seconds = i32::try_from(duration.as_secs()).ok();
@@ -127,6 +141,7 @@ fn renewed(present: Option<Lease>, cluster: &Cluster, duration: Duration, now: T
 #[cfg(test)]
 mod tests {
     use ironclad_api::cluster::ClusterSpec;
+    use ironclad_failover::cluster::report::Tunnel;
 
     use super::*;
 
@@ -135,9 +150,12 @@ mod tests {
         let mut cluster = Cluster::new("m1", ClusterSpec::default());
         cluster.metadata.uid = Some("u".into());
         let at = |second| Timestamp::from_second(second).unwrap();
-        let first = renewed(None, &cluster, Duration::from_secs(40), at(1));
+        let none = AgentReport::default();
+        let first = renewed(None, &cluster, Duration::from_secs(40), &none, at(1));
         assert_eq!((first.name_any(), first.metadata.namespace.as_deref()), ("m1".into(), Some("karmada-cluster")));
-        let second = renewed(Some(first), &cluster, Duration::from_secs(40), at(11));
+        let report = AgentReport { tunnel: Some(Tunnel::Open), ..none };
+        let second = renewed(Some(first), &cluster, Duration::from_secs(40), &report, at(11));
+        assert_eq!(AgentReport::of(second.metadata.annotations.as_ref().unwrap()), report);
         let spec = second.spec.unwrap();
         assert_eq!((spec.lease_duration_seconds, spec.renew_time), (Some(40), Some(MicroTime(at(11)))));
         assert_eq!(spec.holder_identity.as_deref(), Some("m1"));

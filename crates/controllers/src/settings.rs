@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::names;
 use ironclad_estimator::ClientTls;
-use ironclad_failover as failover;
+use ironclad_failover::{self as failover, cluster::report::AgentReport};
 use ironclad_fleet::{ClusterName, gates::Gates};
 use ironclad_interpreter_lua::RunningScripts;
 use ironclad_runtime::Scope;
 use ironclad_scheduling as scheduling;
+use parking_lot::Mutex;
 
 /// All settings; the defaults are those of the reference.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,8 @@ pub struct Settings {
     pub controllers: ControllerList,
     /// The cluster whose agent this process is; `None` in a control plane.
     pub agent_of: Option<ClusterName>,
+    /// Facts that an agent tells of itself; whoever knows one writes it here.
+    pub agent_report: Arc<Mutex<AgentReport>>,
     pub propagation: ironclad_propagation::flags::Flags,
     /// Flags of the scheduler.
     pub scheduler: scheduling::Options,

@@ -186,9 +186,14 @@ fn unavailable(why: &str) -> Response<StreamBody> {
 /// Holds a tunnel of a cluster open to each replica of the control plane, over which these reach the member. All
 /// replicas have one address: a load balancer decides which of them answers, so another tunnel is asked for again and
 /// again, less and less often while no replica is new. `plane` makes the configuration of the control plane anew each
-/// time.
-pub async fn hold_tunnels<F, R>(plane: F, member: TunnelledMember, cluster: &str, seam: &Seam)
-where
+/// time; `told` gets to know whether a tunnel is open, or why there is none.
+pub async fn hold_tunnels<F, R>(
+    plane: F,
+    told: impl Fn(Result<(), String>),
+    member: TunnelledMember,
+    cluster: &str,
+    seam: &Seam,
+) where
     F: Fn() -> R,
     R: Future<Output = Result<Config, String>>,
 {
@@ -205,12 +210,14 @@ where
                 tracing::info!(replica = tunnel.replica, "a tunnel to the control plane is open");
                 let found = if tunnel.replica.is_some() { Found::Another } else { Found::TheOnly };
                 held.serve(tunnel, member.clone(), &seam.tasks);
+                told(Ok(()));
                 found
             }
             Ok(None) => Found::Known,
             Err(why) => {
                 if held.names().is_empty() {
                     tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member");
+                    told(Err(why));
                 } else {
                     tracing::debug!(why, "no further tunnel to the control plane was opened");
                 }
@@ -227,6 +234,9 @@ where
         tokio::select! {
             biased;
             () = held.0.ended.notified() => {
+                if held.names().is_empty() {
+                    told(Err("it ended".to_owned()));
+                }
                 pace = Pace::default();
                 seam.clock.sleep(jitter.duration_up_to(pace.wait)).await;
             }

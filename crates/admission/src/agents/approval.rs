@@ -124,7 +124,10 @@ fn limit(token: Token<'_>, cluster: &str) -> Option<String> {
 /// Reason for which the name of a Cluster is not free, and the time after which it may be.
 fn taken(cluster: &Cluster, lease: Option<(&Lease, Duration)>) -> Option<(String, Option<Duration>)> {
     if cluster.spec.sync_mode != SyncMode::Pull {
-        return Some(("the cluster is in Push mode; unjoin it, or choose another name".to_owned(), None));
+        return Some((
+            "the cluster is in Push mode; change spec.syncMode to Pull, or choose another name".to_owned(),
+            None,
+        ));
     }
     if has_permission(cluster) {
         return None;

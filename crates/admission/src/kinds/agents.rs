@@ -37,7 +37,7 @@ pub(crate) fn write_cluster(cx: &Cx<'_>) -> Result<(), Denial> {
         return Err(refused(request, &format!("an agent writes only the Cluster of its own name, {cluster}")));
     }
     let Some(new) = request.object else { return Ok(()) };
-    if request.old.is_none() && text(new, "/spec/syncMode") != PULL {
+    if text(new, "/spec/syncMode") != PULL || request.old.is_some_and(|old| text(old, "/spec/syncMode") != PULL) {
         return Err(refused(request, &format!("spec.syncMode must be {PULL}, which is the mode of agents")));
     }
     if let Some(old) = request.old

@@ -217,16 +217,22 @@ fn check_use_of_models(cx: &Cx<'_>, out: &mut Findings) {
     }
 }
 
-/// Refuses changes of immutable fields, and credentials that the writer may not read; warns of grades without effect.
+/// Refuses credentials that the writer may not read; warns of changes that want more, and of grades without effect.
 pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     check_credentials(cx, out)?;
     check_use_of_models(cx, out);
     let (Operation::Update, Some(old), Some(new)) = (cx.request.operation, cx.request.old, cx.request.object) else {
         return Ok(());
     };
-    let (before, after) = (at(old, "/spec/syncMode"), at(new, "/spec/syncMode"));
-    if before != after {
-        out.invalid("spec.syncMode", after, "field is immutable: unjoin the cluster and join it again");
+    match (text(old, "/spec/syncMode"), text(new, "/spec/syncMode")) {
+        (before, after) if before == after => {}
+        (_, PUSH) => out.warn(
+            "spec.syncMode changes to Push: copies stay as they are until the control plane reaches the member by \
+             spec.apiEndpoint and spec.secretRef (`ironclad join` sets both); then remove the agent",
+        ),
+        _ => out.warn(
+            "spec.syncMode changes to Pull: copies stay as they are until an agent serves the member (`ironclad register`)",
+        ),
     }
     let (before, after) = (text(old, "/spec/id"), text(new, "/spec/id"));
     if !before.is_empty() && before != after {

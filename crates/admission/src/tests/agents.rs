@@ -103,6 +103,18 @@ fn fields_that_agents_do_not_choose() {
         ("as register makes it", None, own.clone(), ""),
         ("mode Push", None, with_spec(&own, &json!({"syncMode": "Push"})), "spec.syncMode must be Pull"),
         ("no mode", None, with_spec(&own, &json!({"syncMode": null})), "spec.syncMode must be Pull"),
+        (
+            "from Push to Pull",
+            Some(with_spec(&own, &json!({"syncMode": "Push"}))),
+            own.clone(),
+            "spec.syncMode must be Pull",
+        ),
+        (
+            "from Pull to Push",
+            Some(own.clone()),
+            with_spec(&own, &json!({"syncMode": "Push"})),
+            "spec.syncMode must be Pull",
+        ),
         ("its own Secret", None, with_spec(&own, &secret("karmada-cluster", "m1")), ""),
         ("its own impersonator", None, with_spec(&own, &impersonator("m1-impersonator")), ""),
         ("the Secret of another", None, stolen.clone(), "spec.secretRef may name only Secret karmada-cluster/m1"),

@@ -278,8 +278,10 @@ fn cluster_rules() {
             .validated()
     };
     assert_eq!(
-        change(json!({"id": "a", "syncMode": "Pull"})).denial.map(|d| d.message).unwrap_or_default(),
-        "spec.syncMode: Invalid value: \"Pull\": field is immutable: unjoin the cluster and join it again"
+        change(json!({"id": "a", "syncMode": "Pull"})).warnings,
+        [
+            "spec.syncMode changes to Pull: copies stay as they are until an agent serves the member (`ironclad register`)"
+        ]
     );
     assert_eq!(
         change(json!({"id": "b"})).warnings,

@@ -176,8 +176,8 @@ pub enum JoinError {
     },
     /// The cluster is a pull member.
     #[error(
-        "cluster {name} was not joined\n  because it is registered in pull mode, and the mode can't change\n  \
-         try: `ironclad unregister {name}` first"
+        "cluster {name} was not joined\n  because it is in pull mode: its agent serves it\n  \
+         try: kubectl patch cluster {name} --type=merge -p '{{\"spec\":{{\"syncMode\":\"Push\"}}}}' first; what runs there stays"
     )]
     Pull {
         /// The name.
@@ -545,7 +545,7 @@ mod tests {
             ("the same name, another cluster", cluster("m1", "2"), Some("with another identity (2) is joined already")),
             ("the same cluster, another name", cluster("m2", "1"), Some("is joined already as m2")),
             ("just being removed", leaving(), Some("it is being removed")),
-            ("a pull member", pull(), Some("registered in pull mode")),
+            ("a pull member", pull(), Some("in pull mode")),
         ] {
             let got = refuse(&present, "m1", "1").err().map(|error| error.to_string());
             assert_eq!(got.is_some(), want.is_some(), "{name}: {got:?}");

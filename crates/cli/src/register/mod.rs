@@ -25,7 +25,7 @@ pub use credentials::{Bootstrap, KUBECONFIG_CLUSTER, credentials, kubeconfig};
 pub use discovery::{address, authority};
 pub use member::{install, rolled_out};
 pub use objects::{ACCOUNT, AGENT, Agent, Names, SECRET, objects};
-pub use renewal::Life;
+pub use renewal::life;
 
 /// Name that no cluster may have: with it, an agent would be the user that makes rights.
 const RESERVED: &str = "rbac-generator";
@@ -181,8 +181,8 @@ pub enum RegisterError {
     },
     /// The cluster is joined in push mode.
     #[error(
-        "cluster {cluster} was not registered\n  because it is joined in push mode, and the mode can't change\n  \
-         try: `ironclad unjoin {cluster}` first"
+        "cluster {cluster} was not registered\n  because it is in push mode: the control plane itself serves it\n  \
+         try: kubectl patch cluster {cluster} --type=merge -p '{{\"spec\":{{\"syncMode\":\"Pull\"}}}}' first; what runs there stays"
     )]
     Push {
         /// Name of the cluster.

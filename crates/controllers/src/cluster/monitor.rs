@@ -1,4 +1,4 @@
-//! Monitor of the leases of Pull clusters: one scan of all every few seconds (specification/failover.md 1.4).
+//! Monitor of the leases of Pull clusters: one scan of all clusters every few seconds (specification/failover.md 1.4).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -6,7 +6,10 @@ use ironclad_api::{
     cluster::{Cluster, SyncMode},
     namespaces,
 };
-use ironclad_failover::cluster::lease::{self, Effect, Memory, Seen};
+use ironclad_failover::cluster::{
+    lease::{self, Effect, Memory, Seen},
+    report::AgentReport,
+};
 use ironclad_fleet::{ClusterName, StatusPart};
 use ironclad_runtime::{Api, Change, Failure, Informer, Writer};
 use ironclad_seam::Seam;
@@ -90,7 +93,7 @@ impl Monitor {
     async fn scan(&self, began: &mut Option<Instant>, memories: &mut BTreeMap<ClusterName, Memory>) {
         let mut before = std::mem::take(memories);
         for cluster in self.clusters.list() {
-            if cluster.spec.sync_mode != SyncMode::Pull || cluster.metadata.deletion_timestamp.is_some() {
+            if cluster.metadata.deletion_timestamp.is_some() {
                 continue;
             }
             let name = ClusterName::from(cluster.name_any().as_str());
@@ -110,12 +113,14 @@ impl Monitor {
         for _ in 0..ATTEMPTS {
             let cluster = self.clusters.get("", &name.0)?;
             let lease = self.leases.get(namespaces::CLUSTER, &name.0);
+            let annotations = lease.as_ref().and_then(|lease| lease.metadata.annotations.as_ref());
+            let report = annotations.map(AgentReport::of).unwrap_or_default();
             let renewed = lease.and_then(|lease| Some(lease.spec.as_ref()?.renew_time.as_ref()?.0));
             let mono = self.seam.clock.mono();
             let began = *began.get_or_insert(mono);
             let heard = self.renewals.get(name).map(|at| at.saturating_duration_since(began));
             let (mono, flags) = (mono - began, &self.settings.failover.health);
-            let seen = Seen { cluster: &cluster, renewed, heard, memory: memory.as_ref(), flags };
+            let seen = Seen { cluster: &cluster, renewed, report: &report, heard, memory: memory.as_ref(), flags };
             let decision = lease::decide(&seen, self.seam.clock.wall_seconds(), mono);
             memory = decision.memory;
             let Some(Effect::Status(part)) = decision.plan.effects.first() else { break };

@@ -47,7 +47,10 @@ pub enum Refusal {
         other: String,
     },
     /// The control plane connects to the member itself.
-    #[error("cluster {name} is joined in push mode\n  try: `ironclad unjoin {name}` first")]
+    #[error(
+        "cluster {name} is in push mode: the control plane itself serves it\n  try: kubectl patch cluster {name} --type=merge \
+         -p '{{\"spec\":{{\"syncMode\":\"Pull\"}}}}' first; what runs there stays"
+    )]
     Push {
         /// The name.
         name: String,
@@ -98,6 +101,12 @@ pub fn registered(present: Option<&Cluster>, wanted: &Registration) -> Result<Op
     Ok(Some(cluster).filter(|cluster| present.is_none_or(|present| present.spec != cluster.spec)))
 }
 
+/// True if the agent of this Cluster is to serve the member: somebody may have changed its mode.
+#[must_use]
+pub fn serves(cluster: &Cluster) -> bool {
+    cluster.spec.sync_mode == SyncMode::Pull
+}
+
 /// Checks that none of these Clusters is this member under another name.
 ///
 /// # Errors
@@ -144,7 +153,7 @@ mod tests {
             ("of another region", cluster(|c| c.spec.region = "south".into()), Ok(true)),
             ("without an id", cluster(|c| c.spec.id.clear()), Ok(true)),
             ("another member", cluster(|c| c.spec.id = "2".into()), Err("another member (id 2, this one has 1)")),
-            ("in push mode", cluster(|c| c.spec.sync_mode = SyncMode::Push), Err("joined in push mode")),
+            ("in push mode", cluster(|c| c.spec.sync_mode = SyncMode::Push), Err("in push mode")),
             ("being deleted", cluster(|c| c.metadata.deletion_timestamp = Some(Time(at(0)))), Err("is being deleted")),
         ] {
             let got = registered(Some(&present), &wanted()).map(|written| written.is_some()).map_err(|e| e.to_string());

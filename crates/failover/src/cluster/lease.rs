@@ -1,7 +1,8 @@
 //! Clusters whose agent neither renews its lease nor reports (specification/failover.md 1.4).
 //!
 //! Only of Pull clusters: the control plane probes the others itself. Silence is measured by monotonic time, so that a
-//! clock that jumps makes no cluster Unknown. That an agent's clock differs is told by a condition of its own.
+//! clock that jumps makes no cluster Unknown. That an agent's clock differs, that it has no tunnel, and that its
+//! certificate ends are told by conditions of their own.
 
 use std::time::Duration;
 
@@ -9,13 +10,14 @@ use ironclad_api::{
     Condition, Time,
     cluster::{Cluster, SyncMode},
     conditions::{
-        self, TRUE, UNKNOWN,
-        cluster::{CLOCK_SKEW, READY},
+        self, FALSE, TRUE, UNKNOWN,
+        cluster::{AGENT_CERTIFICATE_EXPIRING, CLOCK_SKEW, READY, TUNNEL_CONNECTED},
     },
 };
 use ironclad_fleet::{Plan, StatusPart, because::health::Reason};
 use jiff::Timestamp;
 
+use super::report::{AgentReport, Tunnel};
 use crate::flags::HealthFlags;
 
 /// Seconds by which an agent's clock may differ before it is told: more than a renewal takes to arrive.
@@ -29,6 +31,8 @@ pub struct Seen<'a> {
     pub cluster: &'a Cluster,
     /// `renewTime` of its lease, by the agent's clock: for silence only its changes matter.
     pub renewed: Option<Timestamp>,
+    /// Facts in the annotations of its lease.
+    pub report: &'a AgentReport,
     /// Monotonic time at which its lease or its condition last changed; `None` is now.
     pub heard: Option<Duration>,
     /// State returned by the last decision; `None` at the first of this process.
@@ -76,48 +80,105 @@ pub struct Decision {
 pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
     let cluster = seen.cluster;
     if cluster.spec.sync_mode != SyncMode::Pull {
-        return Decision { plan: Plan::nothing(Reason::ProbedHere.into()), memory: None };
+        // It may have been in pull mode before.
+        let of_agents = [CLOCK_SKEW, TUNNEL_CONNECTED, AGENT_CERTIFICATE_EXPIRING];
+        let left = of_agents.into_iter().filter(|type_| present(seen, type_).is_some());
+        let conditions: Vec<Condition> = left.map(|type_| over(type_, now).0).collect();
+        let mut plan = Plan::nothing(Reason::ProbedHere.into());
+        if !conditions.is_empty() {
+            plan.effects.push(Effect::Status(StatusPart { conditions, ..StatusPart::default() }));
+        }
+        return Decision { plan, memory: None };
     }
     let ready = cluster.status.as_ref().and_then(|status| conditions::get(&status.conditions, READY));
     let memory = follow(seen, ready, now, mono);
     let grace = if ready.is_some() { seen.flags.monitor_grace_period } else { seen.flags.startup_grace_period };
-    let silent = memory.silent(mono);
-    let plan = if silent <= grace {
-        clock(seen, &memory, now, mono)
-    } else if ready.is_some_and(|ready| ready.status == UNKNOWN) {
-        Plan::nothing(Reason::StatusUnchanged.into())
+    let is_silent = memory.silent(mono) > grace;
+    let health = if is_silent { unheard(ready, now) } else { clock(seen, &memory, now, mono) };
+    let told = [health, tunnel(seen, &memory, is_silent, now), certificate(seen, now)];
+    let (conditions, because): (Vec<Condition>, Vec<Reason>) = told.into_iter().flatten().unzip();
+    let plan = if conditions.is_empty() {
+        Plan::nothing(if is_silent { Reason::StatusUnchanged } else { Reason::Heard }.into())
     } else {
-        let reason = if ready.is_some() { Reason::Silent } else { Reason::NeverHeard };
-        let mut condition = conditions::condition(READY, UNKNOWN, reason.reason(), reason.to_string());
-        condition.last_transition_time = Time(now);
-        condition.observed_generation = ready.and_then(|ready| ready.observed_generation);
-        Plan::one(Effect::Status(StatusPart::condition(condition)), reason.into())
+        let part = StatusPart { conditions, ..StatusPart::default() };
+        Plan { effects: vec![Effect::Status(part)], because: because.into_iter().map(Into::into).collect() }
     };
     Decision { plan, memory: Some(memory) }
 }
 
-/// Tells of an agent whose clock differs when it has renewed its lease, and once it no longer does.
-fn clock(seen: &Seen<'_>, memory: &Memory, now: Timestamp, mono: Duration) -> Plan<Effect> {
-    let told = seen.cluster.status.as_ref().and_then(|status| conditions::get(&status.conditions, CLOCK_SKEW));
-    let before = seen.memory.filter(|before| before.cluster == memory.cluster).and_then(|before| before.renewed);
-    // The lease that a new process finds may be old.
-    let renewed = seen.renewed.filter(|renewed| before.is_some_and(|before| before != *renewed));
-    let heard = now.saturating_sub(mono.saturating_sub(memory.seen));
-    let seconds = match (renewed, heard) {
-        (Some(renewed), Ok(heard)) => renewed.duration_since(heard).as_secs(),
-        _ => return Plan::nothing(Reason::Heard.into()),
-    };
-    let reason = Reason::ClockSkew { seconds };
-    let mut condition = conditions::condition(CLOCK_SKEW, TRUE, reason.reason(), reason.to_string());
+/// A condition of the cluster that is to be written, and why.
+type Told = (Condition, Reason);
+
+fn saying(type_: &str, status: &str, reason: Reason, now: Timestamp) -> Told {
+    let mut condition = conditions::condition(type_, status, reason.reason(), reason.to_string());
     condition.last_transition_time = Time(now);
-    match told {
-        None if seconds.abs() > SKEW_TOLD => Plan::one(Effect::Status(StatusPart::condition(condition)), reason.into()),
-        Some(_) if seconds.abs() < SKEW_OVER => {
-            condition.status.clear();
-            Plan::one(Effect::Status(StatusPart::condition(condition)), Reason::Heard.into())
-        }
-        _ => Plan::nothing(Reason::Heard.into()),
+    (condition, reason)
+}
+
+/// Takes a condition out that no longer holds.
+fn over(type_: &str, now: Timestamp) -> Told {
+    saying(type_, "", Reason::Heard, now)
+}
+
+fn present<'a>(seen: &Seen<'a>, type_: &str) -> Option<&'a Condition> {
+    conditions::get(&seen.cluster.status.as_ref()?.conditions, type_)
+}
+
+fn unheard(ready: Option<&Condition>, now: Timestamp) -> Option<Told> {
+    if ready.is_some_and(|ready| ready.status == UNKNOWN) {
+        return None;
     }
+    let reason = if ready.is_some() { Reason::Silent } else { Reason::NeverHeard };
+    let (mut condition, reason) = saying(READY, UNKNOWN, reason, now);
+    condition.observed_generation = ready.and_then(|ready| ready.observed_generation);
+    Some((condition, reason))
+}
+
+/// When the lease was renewed, if it is news: the one that a new process finds may be old.
+fn news(seen: &Seen<'_>, memory: &Memory) -> Option<Timestamp> {
+    let before = seen.memory.filter(|before| before.cluster == memory.cluster).and_then(|before| before.renewed);
+    seen.renewed.filter(|renewed| before.is_some_and(|before| before != *renewed))
+}
+
+/// Tells of an agent whose clock differs when it has renewed its lease, and once it no longer does.
+fn clock(seen: &Seen<'_>, memory: &Memory, now: Timestamp, mono: Duration) -> Option<Told> {
+    let heard = now.saturating_sub(mono.saturating_sub(memory.seen)).ok()?;
+    let seconds = news(seen, memory)?.duration_since(heard).as_secs();
+    match present(seen, CLOCK_SKEW) {
+        None if seconds.abs() > SKEW_TOLD => Some(saying(CLOCK_SKEW, TRUE, Reason::ClockSkew { seconds }, now)),
+        Some(_) if seconds.abs() < SKEW_OVER => Some(over(CLOCK_SKEW, now)),
+        _ => None,
+    }
+}
+
+/// Tells whether the control plane reaches the member over its agent, as that said when it last renewed its lease.
+fn tunnel(seen: &Seen<'_>, memory: &Memory, is_silent: bool, now: Timestamp) -> Option<Told> {
+    let told = present(seen, TUNNEL_CONNECTED);
+    let (status, reason) = if is_silent {
+        told?;
+        (UNKNOWN, Reason::Silent)
+    } else {
+        news(seen, memory)?;
+        match seen.report.tunnel.as_ref()? {
+            Tunnel::Off => return told.map(|_| over(TUNNEL_CONNECTED, now)),
+            Tunnel::Open => (TRUE, Reason::TunnelOpen),
+            Tunnel::Missing(why) => (FALSE, Reason::TunnelMissing { why: why.clone() }),
+        }
+    };
+    let (condition, reason) = saying(TUNNEL_CONNECTED, status, reason, now);
+    let is_told = told.is_some_and(|told| told.status == condition.status && told.message == condition.message);
+    (!is_told).then_some((condition, reason))
+}
+
+/// Tells of a certificate that its agent did not renew. A silent agent's may have ended.
+fn certificate(seen: &Seen<'_>, now: Timestamp) -> Option<Told> {
+    let told = present(seen, AGENT_CERTIFICATE_EXPIRING);
+    let Some(life) = seen.report.certificate.filter(|life| life.is_ending(now)) else {
+        return told.map(|_| over(AGENT_CERTIFICATE_EXPIRING, now));
+    };
+    let (condition, reason) =
+        saying(AGENT_CERTIFICATE_EXPIRING, TRUE, Reason::CertificateEnds { until: life.until }, now);
+    told.is_none_or(|told| told.message != condition.message).then_some((condition, reason))
 }
 
 /// Last sign of life: a renewed lease, a changed condition, or the start of this process.
@@ -154,7 +215,10 @@ fn follow(seen: &Seen<'_>, ready: Option<&Condition>, now: Timestamp, mono: Dura
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{at, cluster, ready};
+    use crate::{
+        cluster::report::Life,
+        testkit::{at, cluster, ready},
+    };
 
     /// Events of a run, each at its second.
     #[derive(Clone, Copy)]
@@ -175,7 +239,7 @@ mod tests {
         let mut cluster = cluster("m1");
         cluster.spec.sync_mode = mode;
         cluster.metadata.creation_timestamp = Some(Time(at(0)));
-        let flags = HealthFlags::default();
+        let (flags, report) = (HealthFlags::default(), AgentReport::default());
         let (mut renewed, mut heard, mut memory) = (None, None, None::<Memory>);
         for second in 0..=end {
             for (_, step) in steps.iter().filter(|(when, _)| *when == second) {
@@ -190,7 +254,8 @@ mod tests {
             if second % 5 != 0 {
                 continue;
             }
-            let seen = Seen { cluster: &cluster, renewed, heard, memory: memory.as_ref(), flags: &flags };
+            let seen =
+                Seen { cluster: &cluster, renewed, report: &report, heard, memory: memory.as_ref(), flags: &flags };
             let decision = decide(&seen, at(second), Duration::from_secs(second.unsigned_abs()));
             if let Some(Effect::Status(part)) = decision.plan.effects.first() {
                 let mut object = serde_json::to_value(&cluster).unwrap();
@@ -270,7 +335,7 @@ mod tests {
             let mut cluster = cluster("m1");
             cluster.spec.sync_mode = SyncMode::Pull;
             ready(&mut cluster, "True", 0);
-            let (flags, mut memory, mut writes) = (HealthFlags::default(), None, 0);
+            let (flags, report, mut memory, mut writes) = (HealthFlags::default(), AgentReport::default(), None, 0);
             for (heard, renewed) in renewals {
                 let heard = Duration::from_secs(heard.unsigned_abs());
                 let scan = heard + Duration::from_secs(4);
@@ -278,6 +343,7 @@ mod tests {
                 let seen = Seen {
                     cluster: &cluster,
                     renewed: Some(at(*renewed)),
+                    report: &report,
                     heard: Some(heard),
                     memory: memory.as_ref(),
                     flags: &flags,
@@ -318,16 +384,124 @@ mod tests {
         assert_eq!(text(Reason::Silent), ("ClusterStatusUnknown", stopped));
     }
 
+    /// The conditions after scans every five seconds, and in how many of them something was written. Each step is a
+    /// second at which the lease is renewed, and the facts in it.
+    fn told(steps: &[(i64, AgentReport)], end: i64) -> (usize, Vec<(String, String, String)>) {
+        let mut cluster = cluster("m1");
+        cluster.spec.sync_mode = SyncMode::Pull;
+        ready(&mut cluster, "True", 0);
+        let flags = HealthFlags::default();
+        let (mut renewed, mut report, mut heard, mut memory) = (None, AgentReport::default(), None, None::<Memory>);
+        let mut writes = 0;
+        for second in (0..=end).step_by(5) {
+            if let Some((_, facts)) = steps.iter().find(|(when, _)| *when == second) {
+                (renewed, report) = (Some(at(second)), facts.clone());
+                heard = Some(Duration::from_secs(second.unsigned_abs()));
+            }
+            let seen =
+                Seen { cluster: &cluster, renewed, report: &report, heard, memory: memory.as_ref(), flags: &flags };
+            let decision = decide(&seen, at(second), Duration::from_secs(second.unsigned_abs()));
+            if let Some(Effect::Status(part)) = decision.plan.effects.first() {
+                let mut object = serde_json::to_value(&cluster).unwrap();
+                object["status"] = StatusPart::applied(&object["status"], &[part]);
+                cluster = serde_json::from_value(object).unwrap();
+                writes += 1;
+            }
+            memory = decision.memory;
+        }
+        let conditions = cluster.status.unwrap().conditions.into_iter();
+        (writes, conditions.map(|one| (one.type_, one.status, one.reason)).collect())
+    }
+
+    #[test]
+    fn conditions_of_agents_go_with_pull_mode() {
+        let mut cluster = cluster("m1");
+        let (flags, report) = (HealthFlags::default(), AgentReport::default());
+        for (conditions, want) in [
+            (vec!["CompleteAPIEnablements"], vec![]),
+            (vec!["TunnelConnected", "CompleteAPIEnablements"], vec!["TunnelConnected"]),
+            (
+                vec!["AgentCertificateExpiring", "ClockSkew", "TunnelConnected"],
+                vec!["ClockSkew", "TunnelConnected", "AgentCertificateExpiring"],
+            ),
+        ] {
+            let of = |type_: &&str| conditions::condition(type_, TRUE, "Stored", "");
+            cluster.status.get_or_insert_default().conditions = conditions.iter().map(of).collect();
+            let seen =
+                Seen { cluster: &cluster, renewed: None, report: &report, heard: None, memory: None, flags: &flags };
+            let decision = decide(&seen, at(0), Duration::ZERO);
+            let parts = decision.plan.effects.iter().flat_map(|Effect::Status(part)| &part.conditions);
+            let gone: Vec<&str> = parts.filter(|one| one.status.is_empty()).map(|one| one.type_.as_str()).collect();
+            assert_eq!((gone, decision.memory), (want, None), "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn agents_say_whether_they_are_reached_and_how_long_they_are_let_in() {
+        let tunnel = |tunnel| AgentReport { tunnel: Some(tunnel), ..AgentReport::default() };
+        let missing = |why: &str| tunnel(Tunnel::Missing(why.to_owned()));
+        let until = |seconds| AgentReport {
+            certificate: Some(Life { from: at(0), until: at(seconds) }),
+            ..AgentReport::default()
+        };
+        let (open, none) = (tunnel(Tunnel::Open), AgentReport::default());
+        let ready = ("Ready", "True", "Stored");
+        let unknown = ("Ready", "Unknown", "ClusterStatusUnknown");
+        let ending = ("AgentCertificateExpiring", "True", "CertificateNotRenewed");
+        let connected = |status, reason| ("TunnelConnected", status, reason);
+        for (name, steps, end, want) in [
+            (
+                "a tunnel",
+                vec![(0, &open), (10, &open), (20, &open)],
+                20,
+                (1, vec![ready, connected("True", "TunnelOpen")]),
+            ),
+            ("a lease that a new process finds may be old", vec![(0, &open)], 20, (0, vec![ready])),
+            (
+                "no tunnel, for two reasons",
+                vec![(0, &none), (10, &missing("refused")), (20, &missing("refused")), (30, &missing("no route"))],
+                30,
+                (2, vec![ready, connected("False", "TunnelMissing")]),
+            ),
+            (
+                "not known yet after a restart of the agent",
+                vec![(0, &open), (10, &open), (20, &none)],
+                20,
+                (1, vec![ready, connected("True", "TunnelOpen")]),
+            ),
+            (
+                "an agent that opens none any more",
+                vec![(0, &open), (10, &open), (20, &tunnel(Tunnel::Off))],
+                20,
+                (2, vec![ready]),
+            ),
+            (
+                "a silent agent",
+                vec![(0, &open), (10, &open)],
+                80,
+                (2, vec![unknown, connected("Unknown", "ClusterStatusUnknown")]),
+            ),
+            ("a certificate that lasts", vec![(0, &until(1_000)), (10, &until(1_000))], 20, (0, vec![ready])),
+            ("one that ends", vec![(0, &until(20)), (10, &until(20)), (20, &until(20))], 30, (1, vec![ready, ending])),
+            ("one that was renewed", vec![(0, &until(10)), (10, &until(10)), (20, &until(900))], 30, (2, vec![ready])),
+            ("a silent agent whose certificate has ended", vec![(0, &until(30))], 60, (2, vec![unknown, ending])),
+        ] {
+            let steps: Vec<_> = steps.into_iter().map(|(when, facts)| (when, facts.clone())).collect();
+            let want = (want.0, want.1.into_iter().map(|(a, b, c)| (a.into(), b.into(), c.into())).collect());
+            assert_eq!(told(&steps, end), want, "{name}");
+        }
+    }
+
     #[test]
     fn clock_jumps_and_recreated_clusters_do_not_shorten_the_grace_period() {
         let mut cluster = cluster("m1");
         cluster.spec.sync_mode = SyncMode::Pull;
         ready(&mut cluster, "True", 0);
-        let flags = HealthFlags::default();
+        let (flags, report) = (HealthFlags::default(), AgentReport::default());
         let s = Duration::from_secs;
-        let first =
-            decide(&Seen { cluster: &cluster, renewed: None, heard: None, memory: None, flags: &flags }, at(0), s(0));
-        let seen = Seen { cluster: &cluster, renewed: None, heard: None, memory: first.memory.as_ref(), flags: &flags };
+        let seen = Seen { cluster: &cluster, renewed: None, report: &report, heard: None, memory: None, flags: &flags };
+        let first = decide(&seen, at(0), s(0));
+        let seen = Seen { memory: first.memory.as_ref(), ..seen };
         assert!(decide(&seen, at(300), s(5)).plan.is_quiet(), "wall clock jumps five minutes within five seconds");
         let mut other = cluster.clone();
         other.metadata.uid = Some("another".into());

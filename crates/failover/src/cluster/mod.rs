@@ -5,3 +5,4 @@ pub mod health;
 pub mod lease;
 pub mod lifecycle;
 pub mod nodes;
+pub mod report;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{ClusterName, count::count};
@@ -66,6 +67,18 @@ pub enum Reason {
         /// Seconds by which it is ahead; negative if it is behind.
         seconds: i64,
     },
+    /// The certificate of the cluster's agent ends, and was not renewed.
+    CertificateEnds {
+        /// Its end.
+        until: Timestamp,
+    },
+    /// The agent keeps a tunnel to the control plane open.
+    TunnelOpen,
+    /// The agent has no tunnel to the control plane.
+    TunnelMissing {
+        /// Reason of the last attempt.
+        why: String,
+    },
     /// The control plane itself probes the cluster.
     ProbedHere,
     /// The status is as it is published.
@@ -125,6 +138,9 @@ impl Reason {
             Self::Silent => "ClusterStatusUnknown",
             Self::NeverHeard => "ClusterStatusNeverUpdated",
             Self::ClockSkew { .. } => "AgentClockDiffers",
+            Self::CertificateEnds { .. } => "CertificateNotRenewed",
+            Self::TunnelOpen => "TunnelOpen",
+            Self::TunnelMissing { .. } => "TunnelMissing",
             Self::ProbedHere => "ClusterProbedHere",
             Self::StatusUnchanged => "StatusUnchanged",
             Self::TaintsFollowReady { .. } => "TaintsFollowReady",
@@ -174,6 +190,9 @@ impl fmt::Display for Reason {
                     seconds.unsigned_abs()
                 )
             }
+            Self::CertificateEnds { until } => write!(f, "the certificate of the cluster's agent ends at {until}"),
+            Self::TunnelOpen => f.write_str("the control plane reaches the cluster over its agent"),
+            Self::TunnelMissing { why } => write!(f, "the agent opens no tunnel to the control plane: {why}"),
             Self::ProbedHere => f.write_str("the control plane probes the cluster itself"),
             Self::StatusUnchanged => f.write_str("the published status is current"),
             Self::TaintsFollowReady { ready } => write!(f, "the taints follow condition Ready, which is {ready}"),

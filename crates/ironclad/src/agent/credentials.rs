@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail};
 use ironclad_cli::{
     print,
     register::{
-        Bootstrap, CertificateRequest, EXPIRATION_SECONDS, Life, PrivateKey, SECRET, address, authority,
-        certificate_request, credentials, kubeconfig,
+        Bootstrap, CertificateRequest, EXPIRATION_SECONDS, PrivateKey, SECRET, address, authority, certificate_request,
+        credentials, kubeconfig, life,
     },
 };
 use ironclad_runtime::{Api, Traffic, client_from_kubeconfig};
@@ -37,7 +37,7 @@ const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace
 pub(super) async fn ensure(args: &AgentArgs, clock: &Clock) -> anyhow::Result<()> {
     let file = &args.karmada_kubeconfig;
     let present = Kubeconfig::read_from(file).ok();
-    let is_over = present.as_ref().and_then(Life::of).is_some_and(|life| life.is_over(clock.wall()));
+    let is_over = present.as_ref().and_then(life).is_some_and(|life| life.is_over(clock.wall()));
     match (&args.register, &present) {
         (_, Some(_)) if !is_over => return Ok(()),
         (None, _) if is_over => bail!(
@@ -93,7 +93,7 @@ enum Renewed {
 
 async fn renew(args: &AgentArgs, used: &str, member: &Client, clock: &Clock) -> anyhow::Result<Renewed> {
     let own = Kubeconfig::from_yaml(used)?;
-    let Some(life) = Life::of(&own).filter(|life| life.is_due(clock.wall())) else { return Ok(Renewed::NotDue) };
+    let Some(life) = life(&own).filter(|life| life.is_due(clock.wall())) else { return Ok(Renewed::NotDue) };
     let config = args.plane().await?;
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let authority = authority(used).context("the kubeconfig has no certificates of the control plane inline")?;

@@ -14,7 +14,7 @@ use ironclad_cli::{
     given::Given,
     print,
     proxied::{self, Front},
-    register::SECRET,
+    register::{SECRET, life},
     report::Misused,
     token::BootstrapToken,
 };
@@ -22,7 +22,10 @@ use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Setting
 use ironclad_extension::{TunnelledMember, hold_tunnels};
 use ironclad_failover::{
     Flags,
-    cluster::agent::{Registration, refuse_other_names, registered},
+    cluster::{
+        agent::{Registration, refuse_other_names, registered},
+        report::Tunnel,
+    },
     flags::HealthFlags,
 };
 use ironclad_members::{Connections, Connector};
@@ -35,6 +38,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Client, Config,
     api::{ListParams, PostParams},
+    config::Kubeconfig,
 };
 use parking_lot::Mutex;
 
@@ -42,7 +46,7 @@ use crate::{
     announce::announce,
     leader::{Electors, checks, host},
     memory,
-    ops::Ops,
+    ops::{Certificate, Ops},
     scripts,
     signals::Stop,
     term::{Present, Work},
@@ -348,10 +352,13 @@ impl Agent {
         let member = client_from_kubeconfig(of_member.clone(), to_member.clone())?;
         let (present, electors): (Present<Controllers>, Arc<Mutex<Option<Electors>>>) = Default::default();
         let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
+        let report = settings.agent_report.clone();
+        let until = Arc::new(move || report.lock().certificate.map(|life| life.until));
+        let own = Certificate { name: "agent", until, clock: seam.clock.clone() };
         Ops::new(
             move || measured.lock().as_ref().map(|controllers| controllers.registry()),
             vec![("plane", to_plane.clone()), ("members", to_member)],
-            Vec::new(),
+            vec![Box::new(own)],
             move || match &*elected.lock() {
                 Some(electors) => checks(electors, &checked),
                 None => vec![("control plane", Err("not registered there yet".to_owned()))],
@@ -368,6 +375,7 @@ impl Agent {
         let args = &self.args;
         credentials::ensure(args, &session.clock).await?;
         let used = std::fs::read_to_string(&args.karmada_kubeconfig).unwrap_or_default();
+        self.settings.agent_report.lock().certificate = Kubeconfig::from_yaml(&used).ok().as_ref().and_then(life);
         let plane = client_from_kubeconfig(args.plane().await?, self.to_plane.clone())?;
         let id = uid(&self.member).await.context("reading namespace kube-system of the member")?;
         let registration = args.registration(id);
@@ -383,7 +391,9 @@ impl Agent {
         }
         let electors = self.electors(&plane, session);
         *self.electors.lock() = Some(electors.clone());
-        if !args.no_tunnel {
+        if args.no_tunnel {
+            self.settings.agent_report.lock().tunnel = Some(Tunnel::Off);
+        } else {
             self.open_tunnel(&plane, session)?;
         }
         let connections = Connections::new(Arc::new(OneMember(self.member.clone())), Scope::All);
@@ -415,10 +425,13 @@ impl Agent {
         let of_tunnel = session.child("tunnel");
         let behind = TunnelledMember::new(self.of_member.clone(), self.member.clone(), &of_tunnel);
         let behind = behind.map_err(|why| anyhow::anyhow!("the kubeconfig of the member can't be used: {why}"))?;
-        let (plane, args) = (plane.clone(), self.args.clone());
+        let (plane, args, report) = (plane.clone(), self.args.clone(), self.settings.agent_report.clone());
         session.tasks.spawn("tunnel", async move {
             let end = async || args.tunnel_end(&plane).await;
-            hold_tunnels(end, behind, &args.cluster_name, &of_tunnel).await;
+            let told = |open: Result<(), String>| {
+                report.lock().tunnel = Some(open.map_or_else(Tunnel::Missing, |()| Tunnel::Open));
+            };
+            hold_tunnels(end, told, behind, &args.cluster_name, &of_tunnel).await;
         });
         Ok(())
     }

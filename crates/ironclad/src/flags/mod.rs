@@ -103,6 +103,7 @@ impl ControllerFlags {
             gates,
             controllers,
             agent_of: None,
+            agent_report: Arc::default(),
             propagation: self.propagation.settings()?,
             cron: cron::Options {
                 starting_deadline: self

@@ -1,5 +1,6 @@
 //! Ops listener: health, readiness and metrics, on loopback by default (specification/operations.md 7.2).
 
+mod certificates;
 mod process;
 pub(crate) mod server;
 mod text;
@@ -24,6 +25,8 @@ use prometheus_client::{
 };
 use std::sync::atomic::Ordering;
 use tokio::net::TcpListener;
+
+pub(crate) use certificates::Certificate;
 
 use crate::up::local::held_by;
 

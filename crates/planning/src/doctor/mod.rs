@@ -8,10 +8,13 @@ pub use waits::{OldCopy, old_copies, replacements};
 
 use std::collections::BTreeSet;
 
-use ironclad_api::conditions::{
-    self, TRUE,
-    binding::SCHEDULED,
-    cluster::{CLOCK_SKEW, READY},
+use ironclad_api::{
+    Condition,
+    conditions::{
+        self, FALSE, TRUE,
+        binding::SCHEDULED,
+        cluster::{AGENT_CERTIFICATE_EXPIRING, CLOCK_SKEW, READY, TUNNEL_CONNECTED},
+    },
 };
 use ironclad_autoscaling::{
     distributed_hpa::{self, scaler::Scaler},
@@ -162,12 +165,9 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
             found.push(Finding::new(Grade::Warning, line));
             continue;
         }
-        let condition = |type_: &str| conditions::get(&cluster.status.as_ref()?.conditions, type_);
-        if let Some(skew) = condition(CLOCK_SKEW) {
-            let finding = Finding::new(Grade::Warning, format!("cluster {name}: {}", skew.message));
-            found.push(finding.remedy("synchronise the clock of the machine with the agent (NTP)"));
-        }
-        match condition(READY) {
+        let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        found.extend(of_agent(name, conditions));
+        match conditions::get(conditions, READY) {
             Some(condition) if condition.status == TRUE => ready += 1,
             Some(condition) => found.push(
                 Finding::new(Grade::Warning, format!("cluster {name} is not ready: {}", condition.reason))
@@ -177,6 +177,20 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
         }
     }
     found.push(Finding::new(Grade::Fine, format!("{ready} of {} ready", count(world.clusters.len(), "cluster"))));
+}
+
+/// Findings on the agent of a cluster in pull mode.
+fn of_agent(cluster: &ClusterName, conditions: &[Condition]) -> impl Iterator<Item = Finding> {
+    [
+        (CLOCK_SKEW, TRUE, "synchronise the clock of the machine with the agent (NTP)"),
+        (AGENT_CERTIFICATE_EXPIRING, TRUE, "the agent's log says why it was not renewed; `ironclad register` again"),
+        (TUNNEL_CONNECTED, FALSE, "proxy, logs, exec and metrics of the member need it: see the agent's log"),
+    ]
+    .into_iter()
+    .filter_map(move |(type_, status, remedy)| {
+        let told = conditions::get(conditions, type_).filter(|told| told.status == status)?;
+        Some(Finding::new(Grade::Warning, format!("cluster {cluster}: {}", told.message)).remedy(remedy))
+    })
 }
 
 /// Policies that can taint, bindings that PreferNoExecute moves, and bindings that no other cluster could take.
@@ -330,6 +344,25 @@ items:
     fn world(change: &[(&str, &str)]) -> World {
         let text = change.iter().fold(FLEET.to_owned(), |text, (from, to)| text.replace(from, to));
         world_of(&text)
+    }
+
+    #[test]
+    fn conditions_of_agents_are_findings() {
+        for (type_, status, is_told) in [
+            ("ClockSkew", "True", true),
+            ("AgentCertificateExpiring", "True", true),
+            ("TunnelConnected", "False", true),
+            ("TunnelConnected", "True", false),
+            ("TunnelConnected", "Unknown", false),
+            ("Mine", "False", false),
+        ] {
+            let condition = conditions::condition(type_, status, "Reason", "something is wrong");
+            let found: Vec<Finding> = of_agent(&"m1".into(), &[condition]).collect();
+            let lines: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
+            let want: &[&str] = if is_told { &["cluster m1: something is wrong"] } else { &[] };
+            assert_eq!(lines, want, "{type_} {status}");
+            assert!(found.iter().all(|finding| finding.remedy.is_some() && finding.grade == Grade::Warning));
+        }
     }
 
     fn report() -> Report {

@@ -69,6 +69,17 @@ async fn until_ready(plane: &Kubectl, want: &str) -> anyhow::Result<()> {
     .await
 }
 
+/// Waits for a status of a condition of the Cluster; the empty one is that of a condition that is not there.
+async fn until_condition(plane: &Kubectl, type_: &str, want: &str) -> anyhow::Result<()> {
+    until(&format!("{type_} is {want:?}"), DEADLINE, async || {
+        let path = format!("jsonpath={{.status.conditions[?(@.type==\"{type_}\")].status}}");
+        let got = plane.run(["get", "cluster", "edge", "-o", &path]).await?;
+        ensure!(got == want, "{got}");
+        Ok(())
+    })
+    .await
+}
+
 /// Applies the workload, and waits until its status came back.
 async fn propagated(plane: &Kubectl) -> anyhow::Result<()> {
     plane.apply(WORKLOAD).await?;
@@ -100,6 +111,7 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     let (of_member, own) = (dir.path().join("member1.kubeconfig"), dir.path().join("agent.kubeconfig"));
     let first = agent(&of_plane, &of_member, &own).await?;
     until_ready(&plane, "True").await?;
+    until_condition(&plane, "TunnelConnected", "True").await?;
     propagated(&plane).await?;
     let uid = member.run(["get", "deploy/web", "-o", "jsonpath={.metadata.uid}"]).await?;
 
@@ -130,6 +142,7 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     // The agent is killed: the cluster becomes Unknown, and nothing happens to what runs.
     first.kill().await?;
     until_ready(&plane, "Unknown").await?;
+    until_condition(&plane, "TunnelConnected", "Unknown").await?;
     let gone = proxied.run(["get", "pods"]).await.err().context("nobody is there to ask")?;
     ensure!(format!("{gone:#}").contains("pull member without a tunnel"), "{gone:#}");
     plane.run(["scale", "deploy/web", "--replicas=3"]).await?;
@@ -160,6 +173,32 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
         let refused = as_agent.run(words.iter().copied()).await.err().context("an agent may not do that")?;
         ensure!(format!("{refused:#}").contains("forbidden"), "{words:?}: {refused:#}");
     }
+    // The control plane takes the member over, and gives it back to the agent: the copy stays.
+    let pods = async || member.run(["get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"]).await;
+    let before = pods().await?;
+    let scaled = async |mode: &str, replicas: &str| {
+        plane.run(["scale", "deploy/web", "--replicas", replicas]).await?;
+        until(&format!("the member is served in mode {mode}"), DEADLINE, async || {
+            let path = "jsonpath={.metadata.uid} {.spec.replicas}";
+            let got = member.run(["get", "deploy/web", "-o", path]).await?;
+            ensure!(got == format!("{uid} {replicas}"), "{got}");
+            Ok(())
+        })
+        .await
+    };
+    let joined = ["join", "edge", "--kubeconfig", &of_plane, "--cluster-kubeconfig", &of_member];
+    let refused = ironclad(joined).await?;
+    ensure!(refused.stderr.contains("it is in pull mode: its agent serves it"), "{refused:?}");
+    plane.run(["patch", "cluster", "edge", "--type=merge", "-p", r#"{"spec":{"syncMode":"Push"}}"#]).await?;
+    ironclad(joined).await?.success()?;
+    scaled("Push", "4").await?;
+    until_condition(&plane, "Ready", "True").await?;
+    until_condition(&plane, "TunnelConnected", "").await?;
+    plane.run(["patch", "cluster", "edge", "--type=merge", "-p", r#"{"spec":{"syncMode":"Pull"}}"#]).await?;
+    scaled("Pull", "5").await?;
+    until_condition(&plane, "TunnelConnected", "True").await?;
+    let after = pods().await?;
+    ensure!(before.split(' ').all(|uid| after.contains(uid)), "pods restarted: {before}, then {after}");
     second.stop().await?;
     beside.stop().await?;
     up.stop().await

@@ -124,7 +124,6 @@ fn cluster_definition() -> Definition {
             "self.metadata.name.size() <= 48",
             "the name of a Cluster must be no more than 48 characters: its execution namespace is named after it",
         )
-        .rule(&["spec", "syncMode"], "self == oldSelf", "syncMode is immutable: unjoin the cluster and join it again")
         .rule(
             &["spec"],
             "!has(self.zone) || self.zone == '' || !has(self.zones) || self.zones.size() == 0",

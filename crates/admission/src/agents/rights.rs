@@ -35,7 +35,7 @@ pub enum Due {
     },
     /// None: those of these kinds and names are deleted if they are labelled as ours.
     Removed(Vec<Value>),
-    /// Those that there are: the cluster has no agent, or is being removed.
+    /// Those that there are: the cluster is being removed.
     AsTheyAre,
 }
 
@@ -54,8 +54,12 @@ pub fn decide(name: &str, cluster: Option<&Cluster>, approved: &[Timestamp], now
             None => Due::Removed(agent_rights(name)),
         };
     };
-    if cluster.spec.sync_mode != SyncMode::Pull || cluster.metadata.deletion_timestamp.is_some() {
+    if cluster.metadata.deletion_timestamp.is_some() {
         return Due::AsTheyAre;
+    }
+    if cluster.spec.sync_mode != SyncMode::Pull {
+        // It may have had an agent before.
+        return Due::Removed(agent_rights(name));
     }
     let mut objects = agent_rights(name);
     for object in &mut objects {
@@ -177,7 +181,7 @@ mod tests {
         for (name, cluster, approved, want) in [
             ("a Pull cluster", Some(&pull), &[][..], owned.to_owned()),
             ("with its request", Some(&pull), &[at(90)], owned.to_owned()),
-            ("a Push cluster", Some(&push), &[], "as they are".to_owned()),
+            ("a Push cluster", Some(&push), &[], "6 removed".to_owned()),
             ("a cluster that is being removed", Some(&going), &[at(90)], "as they are".to_owned()),
             ("an approved request", None, &[at(4990)], first("3590s")),
             ("approved by another clock", None, &[at(6000)], first("3600s")),

@@ -103,7 +103,7 @@ impl ControllerFlags {
             gates,
             controllers,
             agent_of: None,
-            agent_report: Arc::default(),
+            agent_report: std::sync::Arc::default(),
             propagation: self.propagation.settings()?,
             cron: cron::Options {
                 starting_deadline: self

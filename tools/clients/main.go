@@ -3,7 +3,7 @@
 // `clients` of ironclad-testkit runs it against the embedded server and a real one and compares the lines.
 //
 // The command `interpreter` is a server instead: an interpreter webhook as users of Karmada write it. The command
-// `render` prints what helm makes of a chart, without a server.
+// `render` prints what helm makes of a chart, without a server; `release` installs one, and changes what it installed.
 package main
 
 import (
@@ -52,10 +52,17 @@ func main() {
 		end(render(context.Background(), flags.Arg(1), flags.Arg(2), *namespace, flags.Args()[3:]))
 		return
 	}
+	if flags.Arg(0) == "release" && *kubeconfig != "" && *namespace != "" && *home != "" && flags.NArg() > 2 {
+		klog.LogToStderr(true)
+		end(releaseOf(context.Background(), *kubeconfig, *namespace, *home, flags.Args()[1:]))
+		return
+	}
 	command, known := commands[flags.Arg(0)]
 	if !known || *kubeconfig == "" || *namespace == "" || *home == "" || flags.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: clients --kubeconfig FILE --namespace NAME --home DIR informers|dynamic|leader|apply|manager|helm|restart")
 		fmt.Fprintln(os.Stderr, "       clients --home DIR interpreter")
+		fmt.Fprintln(os.Stderr, "       clients --kubeconfig FILE --namespace NAME --home DIR release install|upgrade NAME CHART VALUES")
+		fmt.Fprintln(os.Stderr, "       clients --kubeconfig FILE --namespace NAME --home DIR release rollback NAME REVISION|uninstall NAME")
 		fmt.Fprintln(os.Stderr, "       clients --namespace NAME render CHART RELEASE VALUES...")
 		os.Exit(2)
 	}

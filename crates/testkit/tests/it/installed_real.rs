@@ -13,7 +13,7 @@ use anyhow::{Context as _, ensure};
 use ironclad_cli::manifests::{Release, Values, objects};
 use ironclad_testkit::{
     binary::{Daemon, binary, ironclad},
-    real::{Binaries, Config, Kubectl, RealEnv, until},
+    real::{Binaries, Config, Kubectl, NodeShape, RealEnv, until},
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -233,6 +233,131 @@ fn with_token(kubeconfig: &Path, token: &str) -> anyhow::Result<String> {
     Ok(own.to_string())
 }
 
+/// The specification of the Pods of release one.
+async fn pod_of_the_release(kubectl: &Kubectl) -> anyhow::Result<Value> {
+    let deployment = kubectl.run(["get", "deployment", "one", "-n", NAMESPACE, "-o", "json"]).await?;
+    Ok(serde_json::from_str::<Value>(&deployment)?["spec"]["template"]["spec"].clone())
+}
+
+/// Writes a kubeconfig with the rights of these Pods, beside that of an administrator. Returns its path.
+async fn as_the_account(kubectl: &Kubectl, pod: &Value, admins: &Path, dir: &Path) -> anyhow::Result<PathBuf> {
+    let account = pod["serviceAccountName"].as_str().context("a ServiceAccount")?;
+    let token = kubectl.run(["create", "token", account, "-n", NAMESPACE]).await?;
+    let kubeconfig = dir.join("kubeconfig");
+    fs::write(&kubeconfig, with_token(admins, token.trim())?)?;
+    Ok(kubeconfig)
+}
+
+/// Starts the program with the arguments of these Pods. Their volume is a folder of the test.
+async fn start(pod: &Value, kubeconfig: &Path, dir: &Path) -> anyhow::Result<Daemon> {
+    let state = pod["containers"][0]["volumeMounts"][0]["mountPath"].as_str().context("a volume")?;
+    let words = pod["containers"][0]["args"].as_array().context("arguments")?.iter().filter_map(Value::as_str);
+    let words = words.map(|word| word.replace(state, &dir.display().to_string()));
+    let mut command = vec![format!("KUBECONFIG={}", kubeconfig.display()), binary()?.display().to_string()];
+    command.extend(words);
+    Daemon::start_program(Path::new("/usr/bin/env"), &command).await
+}
+
+/// A workload in member2.
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: default}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]
+  placement: {clusterAffinity: {clusterNames: [member2]}}
+";
+
+/// The release is in a cluster with nodes, which is its control plane, too; another one is its member.
+#[tokio::test]
+async fn helm_installs_upgrades_rolls_back_and_uninstalls_the_chart() -> anyhow::Result<()> {
+    let nodes = NodeShape { count: 1, ..NodeShape::default() };
+    let Some(env) = RealEnv::start_or_skip(Config { members: 2, nodes, ..Config::default() }).await? else {
+        return Ok(());
+    };
+    let (binaries, dir) = (Binaries::find()?, tempfile::tempdir()?);
+    let (host, member) = (env.member(0).kubectl(), env.member(1).kubectl());
+    let admins = env.member(0).kubeconfig();
+    let (hooks, metrics) = (free_port()?, free_port()?);
+    let values = |gate: bool| {
+        let webhooks = json!({"url": format!("https://127.0.0.1:{hooks}"), "port": hooks});
+        let path = dir.path().join(format!("values-{gate}.yaml"));
+        let values = json!({"mode": "external", "featureGates": {"Failover": gate}, "metrics": {"port": metrics},
+            "external": {"webhooks": webhooks}});
+        fs::write(&path, values.to_string()).map(|()| path)
+    };
+    let helm = async |verb: &str, more: &[&Path]| {
+        let mut command = Command::new(binaries.clients()?);
+        command.arg("--kubeconfig").arg(&admins).args(["--namespace", NAMESPACE, "--home"]).arg(dir.path());
+        command.args(["release", verb, "one"]).args(more).kill_on_drop(true);
+        let output = command.output().await?;
+        ensure!(output.status.success(), "helm {verb}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let copy = async |replicas: &str| {
+        host.run(["scale", "deploy/web", "--replicas", replicas]).await?;
+        until(&format!("the member has {replicas} replicas"), DEADLINE, async || {
+            let got =
+                member.run(["get", "deploy/web", "-o", "jsonpath={.status.readyReplicas} {.metadata.uid}"]).await?;
+            let (ready, uid) = got.split_once(' ').context("no status yet")?;
+            ensure!(ready == replicas, "{ready}");
+            Ok(uid.to_owned())
+        })
+        .await
+    };
+
+    // It ends when the Pods are ready.
+    let told = helm("install", &[&chart(), &values(false)?]).await?;
+    ensure!(told == "revision 1, deployed", "{told}");
+    let first = pod_of_the_release(host).await?;
+    let kubeconfig = as_the_account(host, &first, &admins, dir.path()).await?;
+    let daemon = start(&first, &kubeconfig, dir.path()).await?;
+    let (plane, joined) = (admins.display().to_string(), env.member(1).kubeconfig().display().to_string());
+    ironclad(["join", "member2", "--kubeconfig", &plane, "--cluster-kubeconfig", &joined]).await?.success()?;
+    host.apply(WEB).await?;
+    let uid = copy("1").await?;
+    daemon.stop().await?;
+
+    let told = helm("upgrade", &[&chart(), &values(true)?]).await?;
+    ensure!(told == "revision 2, deployed", "{told}");
+    let second = pod_of_the_release(host).await?;
+    ensure!(second["containers"][0]["args"].to_string().contains("Failover=true"), "{second}");
+    let daemon = start(&second, &kubeconfig, dir.path()).await?;
+    ensure!(copy("2").await? == uid, "the upgrade replaced the copy");
+    daemon.stop().await?;
+
+    let told = helm("rollback", &[Path::new("1")]).await?;
+    ensure!(told == "revision 3, deployed", "{told}");
+    let third = pod_of_the_release(host).await?;
+    ensure!(third == first, "{third} is not the first revision's {first}");
+    let daemon = start(&third, &kubeconfig, dir.path()).await?;
+    ensure!(copy("1").await? == uid, "the rollback replaced the copy");
+    daemon.stop().await?;
+
+    let told = helm("uninstall", &[]).await?;
+    ensure!(told == "revision 3, uninstalled", "{told}");
+    let kinds = "deployments,services,networkpolicies,poddisruptionbudgets,serviceaccounts,configmaps";
+    let labels = ["-l", "app.kubernetes.io/name=ironclad", "-o", "name"];
+    let left = host.run(["get", kinds, "-n", NAMESPACE].iter().chain(&labels)).await?;
+    let left = left + &host.run(["get", "clusterroles,clusterrolebindings"].iter().chain(&labels)).await?;
+    ensure!(left.is_empty(), "helm left {left}");
+    // What runs in members, and what says so, stays.
+    host.run(["get", "resourcebinding", "web-deployment"]).await?;
+    let got = member.run(["get", "deploy/web", "-o", "jsonpath={.metadata.uid}"]).await?;
+    ensure!(got == uid, "the copy went with the release");
+    Ok(())
+}
+
 #[tokio::test]
 async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
@@ -251,26 +376,15 @@ async fn run_does_its_work_with_the_arguments_and_rights_of_its_manifests() -> a
     ];
     let text = ironclad(&line).await?.success()?;
     kubectl.apply(&text).await?;
-    let deployment = kubectl.run(["get", "deployment", "one", "-n", NAMESPACE, "-o", "json"]).await?;
-    let pod = serde_json::from_str::<Value>(&deployment)?["spec"]["template"]["spec"].clone();
-
-    let account = pod["serviceAccountName"].as_str().context("a ServiceAccount")?;
-    let token = kubectl.run(["create", "token", account, "-n", NAMESPACE]).await?;
-    let kubeconfig = dir.path().join("kubeconfig");
-    fs::write(&kubeconfig, with_token(&env.plane().kubeconfig(), token.trim())?)?;
+    let pod = pod_of_the_release(kubectl).await?;
+    let kubeconfig = as_the_account(kubectl, &pod, &env.plane().kubeconfig(), dir.path()).await?;
     let own = Kubectl::new(&Binaries::find()?, &kubeconfig, dir.path());
     for (line, want) in [("create deployments", "no"), ("escalate clusterroles", "no"), ("patch deployments", "yes")] {
         let answer = own.output(["auth", "can-i"].into_iter().chain(line.split(' ')), "").await?.stdout;
         ensure!(answer.trim() == want, "the account's right to {line}: {answer}");
     }
 
-    // The Pod's volume is a folder of the test.
-    let state = pod["containers"][0]["volumeMounts"][0]["mountPath"].as_str().context("a volume")?;
-    let words = pod["containers"][0]["args"].as_array().context("arguments")?.iter().filter_map(Value::as_str);
-    let words = words.map(|word| word.replace(state, &dir.path().display().to_string()));
-    let mut command = vec![format!("KUBECONFIG={}", kubeconfig.display()), binary()?.display().to_string()];
-    command.extend(words);
-    let daemon = Daemon::start_program(Path::new("/usr/bin/env"), &command).await?;
+    let daemon = start(&pod, &kubeconfig, dir.path()).await?;
 
     let crds = kubectl.run(["get", "crds", "-o", "name"]).await?;
     ensure!(crds.contains("propagationpolicies.policy.karmada.io"), "it installs the definitions: {crds}");

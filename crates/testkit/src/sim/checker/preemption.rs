@@ -171,6 +171,11 @@ impl Checker {
         self.preemptions.limited = true;
     }
 
+    /// Returns true if a quota of a member or of the control plane may keep waiting who finds nodes.
+    pub fn has_quotas(&self) -> bool {
+        self.preemptions.limited || self.preemptions.quota.0.last().is_some_and(|(_, quota)| quota.is_some())
+    }
+
     /// Evictions since then whose preemptor was not placed, although it is the same and no higher priority got
     /// capacity afterwards. Called at rest.
     pub fn in_vain(&self, since: Duration, fleet: &Fleet) -> Vec<String> {

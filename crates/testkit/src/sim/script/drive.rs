@@ -141,7 +141,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     in_vain(world, script, Duration::ZERO).context("before anything went wrong")?;
     let mut by_hand = ByHand::default();
     for step in &script.steps {
-        pass(world, script, step.after).await?;
+        pass(world, script, &apps, step.after).await?;
         step.action.take(world, &mut apps).await.with_context(|| step.to_string())?;
         match step.action {
             Action::Taint(member, effect) => drop(by_hand.insert((member, effect), uid(world, member))),
@@ -150,7 +150,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         }
         gauges::check(world, Expect::Equal)?;
     }
-    pass(world, script, Duration::from_secs(30)).await?;
+    pass(world, script, &apps, Duration::from_secs(30)).await?;
     manual_taints_remain(world, &by_hand)?;
     world.history.log("HEAL");
     let healed = world.model.since_beginning(world.clock().mono());
@@ -215,9 +215,11 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets time pass; with members that differ, their accounts are compared with their caches every second.
-async fn pass(world: &mut World, script: &Script, time: Duration) -> anyhow::Result<()> {
+/// Lets time pass; with members that differ, it is looked every second whether their accounts agree with their caches,
+/// and whether somebody waits who fits.
+async fn pass(world: &mut World, script: &Script, apps: &[App], time: Duration) -> anyhow::Result<()> {
     let (mut left, mut before) = (time, [BTreeSet::new(), BTreeSet::new()]);
+    let mut idle_before = [BTreeSet::new(), BTreeSet::new()];
     while let Some(variety) = script.variety.as_ref().filter(|_| !left.is_zero()) {
         let second = left.min(Duration::from_secs(1));
         world.pass(second).await?;
@@ -226,6 +228,10 @@ async fn pass(world: &mut World, script: &Script, time: Duration) -> anyhow::Res
         let lasts = twice.iter().find(|found| variety.calm && before.iter().all(|before| before.contains(*found)));
         ensure!(lasts.is_none(), "invariant account: {lasts:?}");
         before = [twice, std::mem::take(&mut before[0])];
+        let idle = fairness::idle(world, apps);
+        let lasts = idle.iter().find(|app| variety.calm && idle_before.iter().all(|before| before.contains(*app)));
+        ensure!(lasts.is_none(), "invariant idle: {lasts:?} waits for longer than two seconds although it fits");
+        idle_before = [idle, std::mem::take(&mut idle_before[0])];
         left -= second;
     }
     world.pass(left).await

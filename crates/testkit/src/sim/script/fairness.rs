@@ -3,7 +3,7 @@
 //!
 //! Capacity is counted by the nodes and pods of members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
@@ -65,6 +65,46 @@ fn check_in(fleet: &Fleet, machines: &AllMachines, apps: &[App], shortage: &Shor
         }
     }
     Ok(())
+}
+
+/// Workloads without replicas that wait although nodes have room for them, in clusters in which everything that was
+/// placed has arrived. Groups and quotas may have other reasons.
+pub(super) fn idle(world: &World, apps: &[App]) -> BTreeSet<String> {
+    if world.model.ask(|checker| checker.has_quotas()) {
+        return BTreeSet::new();
+    }
+    let machines = world.model.ask(|checker| checker.machines().clone());
+    let of =
+        |fleet: &Fleet| apps.iter().filter(|app| is_idle(fleet, &machines, app)).map(|app| app.name.clone()).collect();
+    world.model.look(of)
+}
+
+fn is_idle(fleet: &Fleet, machines: &AllMachines, app: &App) -> bool {
+    let key = BindingKey { namespace: "default".into(), name: app.binding().into() };
+    let Some(binding) = fleet.bindings.get(&key) else { return false };
+    let spec = &binding.spec;
+    let is_asked = app.exists && app.cpu > 0 && app.peers == Peers::None && app.spread != Spread::OneZone;
+    let is_known = spec.replicas == app.replicas && capacity::cpu(spec) == app.cpu;
+    let waits = spec.clusters.is_empty() && app.replicas > 0 && !spec.scheduling_suspended();
+    if !is_asked || !is_known || !waits || binding.metadata.deletion_timestamp.is_some() {
+        return false;
+    }
+    let allowed = |name: &str| app.affinity.is_empty() || app.affinity.iter().any(|allowed| allowed == name);
+    let counts = fleet.clusters.iter().filter(|(name, _)| allowed(&name.0)).filter_map(|(name, cluster)| {
+        let there = machines.get(name).filter(|there| there.are_settled())?;
+        let has_arrived = |other: &ResourceBinding| {
+            let placed = other.spec.target(&name.0).map_or(0, |target| target.replicas);
+            usize::try_from(placed).is_ok_and(|placed| placed == there.pods_of(&other.spec.resource.name))
+        };
+        let is_held = |other: &ResourceBinding| {
+            let nominated = other.status.iter().flat_map(|status| &status.nominated_clusters);
+            nominated.into_iter().any(|held| held.name == *name.0)
+        };
+        let is_open = cluster.is_ready() && cluster.spec.taints.is_empty() && spec.eviction(&name.0).is_none();
+        let is_known = is_open && fleet.bindings.values().all(|other| has_arrived(other) && !is_held(other));
+        is_known.then(|| machines::fits(there.free(&|_| false), app.cpu))
+    });
+    fits(app, counts) >= i64::from(app.replicas)
 }
 
 /// No task but those that keep the last copies, no nomination; condition `Preempted` only while something is missing.

@@ -7,7 +7,7 @@ use ironclad_testkit::sim::{nightly, script::autoscalers::check};
 
 /// Seeds of each test in a nightly run: a second each.
 const SEEDS: u64 = 6;
-/// Seeds that found bugs (docs/development/simulation.md).
+/// Seeds that found bugs or find planted decisions (docs/development/simulation.md).
 const FOUND: [u64; 1] = [1_183_820_258_255_807_308];
 
 fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@ import { h, patch } from './dom.js';
 export const PAGES = [
   ['f', '/', 'Fleet'],
   ['w', '/workloads', 'Workloads'],
+  ['o', '/policies', 'Policies'],
   ['e', '/evictions', 'Evictions'],
   ['v', '/events', 'Events'],
   ['q', '/scheduling', 'Scheduling'],

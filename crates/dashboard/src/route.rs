@@ -11,6 +11,10 @@ use crate::{
 /// Clusters that a plan takes at most.
 const CLUSTERS_MAX: usize = 100;
 
+/// First parts of the addresses of pages without a subject.
+const PAGES: [&str; 9] =
+    ["", "workloads", "policies", "evictions", "events", "scheduling", "autoscalers", "plan", "system"];
+
 /// Target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -56,7 +60,7 @@ pub(crate) fn route(path: &str, query: &str) -> Route {
 fn is_page(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     match parts.as_slice() {
-        ["" | "workloads" | "evictions" | "events" | "system" | "scheduling" | "autoscalers" | "plan"] => true,
+        [page] => PAGES.contains(page),
         ["cluster", name] => !name.is_empty(),
         ["autoscaler", namespace, name] => !namespace.is_empty() && !name.is_empty(),
         ["workload", namespace, kind, name] => ![namespace, kind, name].iter().any(|part| part.is_empty()),
@@ -80,6 +84,7 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         "workload" => Question::Workload(template()?),
         "why" => Question::Why(template()?),
         "timeline" => Question::Timeline(template()?),
+        "policies" => Question::Policies,
         "evictions" => Question::Evictions,
         "events" => Question::Events,
         "system" => Question::System,
@@ -120,6 +125,7 @@ mod tests {
         for (path, query, want) in [
             ("/", "", Route::Page),
             ("/workloads", "filter=x", Route::Page),
+            ("/policies", "", Route::Page),
             ("/cluster/m1", "", Route::Page),
             ("/cluster/", "", Route::None),
             ("/cluster/m1/x", "", Route::None),
@@ -135,6 +141,7 @@ mod tests {
             ("/login", "secret=abc", Route::Login("abc".into())),
             ("/login", "", Route::Login(String::new())),
             ("/api/fleet", "", view(Question::Fleet)),
+            ("/api/policies", "", view(Question::Policies)),
             ("/api/cluster", "name=m%31", view(Question::Cluster("m1".into()))),
             ("/api/cluster", "name=", Route::None),
             ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),

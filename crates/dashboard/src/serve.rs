@@ -288,6 +288,10 @@ mod tests {
             self.look()
         }
 
+        fn policies(&self) -> Look<'_> {
+            self.look()
+        }
+
         fn evictions(&self) -> Look<'_> {
             self.look()
         }

@@ -63,6 +63,8 @@ pub trait Views {
     fn why<'a>(&'a self, template: &'a Reference) -> Look<'a>;
     /// Events and conditions of a template, its binding and its Works, newest first.
     fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a>;
+    /// A row for each policy: the templates that it claims, and those that others keep from it.
+    fn policies(&self) -> Look<'_>;
     /// The eviction queue in order, with the rate.
     fn evictions(&self) -> Look<'_>;
     /// Events of the control plane, newest first.
@@ -90,6 +92,7 @@ pub(crate) enum Question {
     Workload(Reference),
     Why(Reference),
     Timeline(Reference),
+    Policies,
     Evictions,
     Events,
     System,
@@ -110,6 +113,7 @@ impl Question {
             Self::Workload(template) => views.workload(template),
             Self::Why(template) => views.why(template),
             Self::Timeline(template) => views.timeline(template),
+            Self::Policies => views.policies(),
             Self::Evictions => views.evictions(),
             Self::Events => views.events(),
             Self::System => views.system(),

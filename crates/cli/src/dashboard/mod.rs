@@ -4,6 +4,7 @@
 
 mod failed;
 mod observe;
+mod policies;
 mod views;
 
 use anyhow::Context as _;

@@ -7,6 +7,7 @@ use std::{
 
 use ironclad_api::{
     cluster::Cluster,
+    gates::Gate,
     namespaces,
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
@@ -44,6 +45,12 @@ pub(super) async fn bindings(
         None => notes.push("you may not list clusterresourcebindings.work.karmada.io".to_owned()),
     }
     Ok(views::workloads(all.iter().map(Binding::view), &unready(clusters)))
+}
+
+/// True if the leader says that a feature gate is off.
+pub(super) async fn is_off(client: &Client, gate: Gate) -> bool {
+    let known = crate::leader::configuration(client).await;
+    known.is_ok_and(|configuration| !configuration.settings().gates.enabled(gate))
 }
 
 fn unready(clusters: &[Cluster]) -> BTreeSet<ClusterName> {

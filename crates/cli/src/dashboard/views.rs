@@ -14,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, observe};
+use super::{failed::failed, observe, policies};
 use crate::{
     bindings,
     connect::Plane,
@@ -176,6 +176,10 @@ impl Live {
         Ok(json!({ "rows": views::timeline(entries), "notes": notes }))
     }
 
+    async fn policies_of(&self) -> anyhow::Result<Value> {
+        policies::look(&self.client().await?).await
+    }
+
     async fn evictions_of(&self) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let (leader, queue, _) = evictions::list::look(&client, &self.clock).await?;
@@ -279,6 +283,10 @@ impl Views for Live {
         self.told(self.timeline_of(template))
     }
 
+    fn policies(&self) -> Look<'_> {
+        self.told(self.policies_of())
+    }
+
     fn evictions(&self) -> Look<'_> {
         self.told(self.evictions_of())
     }
@@ -313,7 +321,7 @@ impl Views for Live {
 }
 
 /// Number of rows by their state.
-fn sums(states: impl Iterator<Item = LinkState>) -> BTreeMap<String, usize> {
+pub(super) fn sums(states: impl Iterator<Item = LinkState>) -> BTreeMap<String, usize> {
     states.fold(BTreeMap::new(), |mut sums, state| {
         *sums.entry(format!("{state:?}")).or_default() += 1;
         sums

@@ -12,6 +12,7 @@ import { fleet } from './fleet.js';
 import { plan } from './plan.js';
 import { policies } from './policies.js';
 import { scheduling } from './scheduling.js';
+import { services } from './services.js';
 import { system } from './system.js';
 import { workload } from './workload.js';
 import { workloads } from './workloads.js';
@@ -38,7 +39,7 @@ import { workloads } from './workloads.js';
  */
 
 /** @type {Record<string, Page>} */
-const pages = { '': fleet, workloads, workload, cluster, policies, evictions, events, scheduling, autoscalers, autoscaler, plan, system };
+const pages = { '': fleet, workloads, workload, cluster, policies, services, evictions, events, scheduling, autoscalers, autoscaler, plan, system };
 /** Without a word for so long, what is shown is called old. */
 const STALE = 15_000;
 const TYPING = 250;

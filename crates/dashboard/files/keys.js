@@ -7,6 +7,7 @@ export const PAGES = [
   ['f', '/', 'Fleet'],
   ['w', '/workloads', 'Workloads'],
   ['o', '/policies', 'Policies'],
+  ['n', '/services', 'Services'],
   ['e', '/evictions', 'Evictions'],
   ['v', '/events', 'Events'],
   ['q', '/scheduling', 'Scheduling'],

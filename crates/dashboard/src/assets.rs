@@ -23,7 +23,7 @@ macro_rules! files {
 pub(crate) static DOCUMENT: File =
     File { name: "index.html", media: HTML, bytes: include_bytes!("../files/index.html") };
 
-static FILES: [File; 18] = files![
+static FILES: [File; 19] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
@@ -37,6 +37,7 @@ static FILES: [File; 18] = files![
     ("workloads.js", SCRIPT),
     ("workload.js", SCRIPT),
     ("policies.js", SCRIPT),
+    ("services.js", SCRIPT),
     ("evictions.js", SCRIPT),
     ("events.js", SCRIPT),
     ("system.js", SCRIPT),

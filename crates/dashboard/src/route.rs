@@ -12,8 +12,8 @@ use crate::{
 const CLUSTERS_MAX: usize = 100;
 
 /// First parts of the addresses of pages without a subject.
-const PAGES: [&str; 9] =
-    ["", "workloads", "policies", "evictions", "events", "scheduling", "autoscalers", "plan", "system"];
+const PAGES: [&str; 10] =
+    ["", "workloads", "policies", "services", "evictions", "events", "scheduling", "autoscalers", "plan", "system"];
 
 /// Target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +85,7 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         "why" => Question::Why(template()?),
         "timeline" => Question::Timeline(template()?),
         "policies" => Question::Policies,
+        "services" => Question::Services,
         "evictions" => Question::Evictions,
         "events" => Question::Events,
         "system" => Question::System,
@@ -126,6 +127,7 @@ mod tests {
             ("/", "", Route::Page),
             ("/workloads", "filter=x", Route::Page),
             ("/policies", "", Route::Page),
+            ("/services", "", Route::Page),
             ("/cluster/m1", "", Route::Page),
             ("/cluster/", "", Route::None),
             ("/cluster/m1/x", "", Route::None),
@@ -142,6 +144,7 @@ mod tests {
             ("/login", "", Route::Login(String::new())),
             ("/api/fleet", "", view(Question::Fleet)),
             ("/api/policies", "", view(Question::Policies)),
+            ("/api/services", "", view(Question::Services)),
             ("/api/cluster", "name=m%31", view(Question::Cluster("m1".into()))),
             ("/api/cluster", "name=", Route::None),
             ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),

@@ -292,6 +292,10 @@ mod tests {
             self.look()
         }
 
+        fn services(&self) -> Look<'_> {
+            self.look()
+        }
+
         fn evictions(&self) -> Look<'_> {
             self.look()
         }

@@ -65,6 +65,8 @@ pub trait Views {
     fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a>;
     /// A row for each policy: the templates that it claims, and those that others keep from it.
     fn policies(&self) -> Look<'_>;
+    /// A row for each service over clusters: where it comes from, and where it is reached.
+    fn services(&self) -> Look<'_>;
     /// The eviction queue in order, with the rate.
     fn evictions(&self) -> Look<'_>;
     /// Events of the control plane, newest first.
@@ -93,6 +95,7 @@ pub(crate) enum Question {
     Why(Reference),
     Timeline(Reference),
     Policies,
+    Services,
     Evictions,
     Events,
     System,
@@ -114,6 +117,7 @@ impl Question {
             Self::Why(template) => views.why(template),
             Self::Timeline(template) => views.timeline(template),
             Self::Policies => views.policies(),
+            Self::Services => views.services(),
             Self::Evictions => views.evictions(),
             Self::Events => views.events(),
             Self::System => views.system(),

@@ -5,6 +5,7 @@
 mod failed;
 mod observe;
 mod policies;
+mod services;
 mod views;
 
 use anyhow::Context as _;

@@ -14,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, observe, policies};
+use super::{failed::failed, observe, policies, services};
 use crate::{
     bindings,
     connect::Plane,
@@ -180,6 +180,10 @@ impl Live {
         policies::look(&self.client().await?).await
     }
 
+    async fn services_of(&self) -> anyhow::Result<Value> {
+        services::look(&self.client().await?, &self.clock).await
+    }
+
     async fn evictions_of(&self) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let (leader, queue, _) = evictions::list::look(&client, &self.clock).await?;
@@ -285,6 +289,10 @@ impl Views for Live {
 
     fn policies(&self) -> Look<'_> {
         self.told(self.policies_of())
+    }
+
+    fn services(&self) -> Look<'_> {
+        self.told(self.services_of())
     }
 
     fn evictions(&self) -> Look<'_> {

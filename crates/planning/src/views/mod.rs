@@ -1,8 +1,9 @@
-//! Rows that people look at: clusters, bindings, policies, autoscalers, and what happened. The dashboard shows them.
+//! Rows that people look at: clusters, bindings, policies, services, autoscalers, and what happened. The dashboard shows them.
 
 mod autoscalers;
 mod clusters;
 mod policies;
+mod services;
 mod timeline;
 mod workloads;
 
@@ -10,6 +11,7 @@ pub use self::{
     autoscalers::{AutoscalerRow, autoscalers},
     clusters::{Capacity, ClusterRow, Counts, Nodes, amounts, cluster_row, clusters},
     policies::{Listed, PolicyRow, Shadow, policies, selected_lists},
+    services::{Consumer, Provider, ServiceRow, multi_cluster_service, service_export, service_import, services},
     timeline::{Entry, conditions, event, timeline},
     workloads::{BindingRow, Place, binding_row, workloads},
 };

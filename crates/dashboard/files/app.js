@@ -11,6 +11,7 @@ import { evictions } from './evictions.js';
 import { fleet } from './fleet.js';
 import { plan } from './plan.js';
 import { policies } from './policies.js';
+import { quotas } from './quotas.js';
 import { scheduling } from './scheduling.js';
 import { services } from './services.js';
 import { system } from './system.js';
@@ -39,7 +40,7 @@ import { workloads } from './workloads.js';
  */
 
 /** @type {Record<string, Page>} */
-const pages = { '': fleet, workloads, workload, cluster, policies, services, evictions, events, scheduling, autoscalers, autoscaler, plan, system };
+const pages = { '': fleet, workloads, workload, cluster, policies, services, quotas, evictions, events, scheduling, autoscalers, autoscaler, plan, system };
 /** Without a word for so long, what is shown is called old. */
 const STALE = 15_000;
 const TYPING = 250;

@@ -8,6 +8,7 @@ export const PAGES = [
   ['w', '/workloads', 'Workloads'],
   ['o', '/policies', 'Policies'],
   ['n', '/services', 'Services'],
+  ['u', '/quotas', 'Quotas'],
   ['e', '/evictions', 'Evictions'],
   ['v', '/events', 'Events'],
   ['q', '/scheduling', 'Scheduling'],

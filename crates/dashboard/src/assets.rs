@@ -23,7 +23,7 @@ macro_rules! files {
 pub(crate) static DOCUMENT: File =
     File { name: "index.html", media: HTML, bytes: include_bytes!("../files/index.html") };
 
-static FILES: [File; 19] = files![
+static FILES: [File; 20] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
@@ -38,6 +38,7 @@ static FILES: [File; 19] = files![
     ("workload.js", SCRIPT),
     ("policies.js", SCRIPT),
     ("services.js", SCRIPT),
+    ("quotas.js", SCRIPT),
     ("evictions.js", SCRIPT),
     ("events.js", SCRIPT),
     ("system.js", SCRIPT),

@@ -12,8 +12,10 @@ use crate::{
 const CLUSTERS_MAX: usize = 100;
 
 /// First parts of the addresses of pages without a subject.
-const PAGES: [&str; 10] =
-    ["", "workloads", "policies", "services", "evictions", "events", "scheduling", "autoscalers", "plan", "system"];
+const PAGES: [&str; 11] = [
+    "", "workloads", "policies", "services", "quotas", "evictions", "events", "scheduling", "autoscalers", "plan",
+    "system",
+];
 
 /// Target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +88,7 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         "timeline" => Question::Timeline(template()?),
         "policies" => Question::Policies,
         "services" => Question::Services,
+        "quotas" => Question::Quotas,
         "evictions" => Question::Evictions,
         "events" => Question::Events,
         "system" => Question::System,
@@ -128,6 +131,7 @@ mod tests {
             ("/workloads", "filter=x", Route::Page),
             ("/policies", "", Route::Page),
             ("/services", "", Route::Page),
+            ("/quotas", "", Route::Page),
             ("/cluster/m1", "", Route::Page),
             ("/cluster/", "", Route::None),
             ("/cluster/m1/x", "", Route::None),
@@ -145,6 +149,7 @@ mod tests {
             ("/api/fleet", "", view(Question::Fleet)),
             ("/api/policies", "", view(Question::Policies)),
             ("/api/services", "", view(Question::Services)),
+            ("/api/quotas", "", view(Question::Quotas)),
             ("/api/cluster", "name=m%31", view(Question::Cluster("m1".into()))),
             ("/api/cluster", "name=", Route::None),
             ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),

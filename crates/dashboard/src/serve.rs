@@ -296,6 +296,10 @@ mod tests {
             self.look()
         }
 
+        fn quotas(&self) -> Look<'_> {
+            self.look()
+        }
+
         fn evictions(&self) -> Look<'_> {
             self.look()
         }

@@ -67,6 +67,8 @@ pub trait Views {
     fn policies(&self) -> Look<'_>;
     /// A row for each service over clusters: where it comes from, and where it is reached.
     fn services(&self) -> Look<'_>;
+    /// A row for each FederatedResourceQuota: its limits, their usage, and what it refuses.
+    fn quotas(&self) -> Look<'_>;
     /// The eviction queue in order, with the rate.
     fn evictions(&self) -> Look<'_>;
     /// Events of the control plane, newest first.
@@ -96,6 +98,7 @@ pub(crate) enum Question {
     Timeline(Reference),
     Policies,
     Services,
+    Quotas,
     Evictions,
     Events,
     System,
@@ -118,6 +121,7 @@ impl Question {
             Self::Timeline(template) => views.timeline(template),
             Self::Policies => views.policies(),
             Self::Services => views.services(),
+            Self::Quotas => views.quotas(),
             Self::Evictions => views.evictions(),
             Self::Events => views.events(),
             Self::System => views.system(),

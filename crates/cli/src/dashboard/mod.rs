@@ -5,6 +5,7 @@
 mod failed;
 mod observe;
 mod policies;
+mod quotas;
 mod services;
 mod views;
 

@@ -14,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, observe, policies, services};
+use super::{failed::failed, observe, policies, quotas, services};
 use crate::{
     bindings,
     connect::Plane,
@@ -184,6 +184,10 @@ impl Live {
         services::look(&self.client().await?, &self.clock).await
     }
 
+    async fn quotas_of(&self) -> anyhow::Result<Value> {
+        quotas::look(&self.client().await?).await
+    }
+
     async fn evictions_of(&self) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let (leader, queue, _) = evictions::list::look(&client, &self.clock).await?;
@@ -293,6 +297,10 @@ impl Views for Live {
 
     fn services(&self) -> Look<'_> {
         self.told(self.services_of())
+    }
+
+    fn quotas(&self) -> Look<'_> {
+        self.told(self.quotas_of())
     }
 
     fn evictions(&self) -> Look<'_> {

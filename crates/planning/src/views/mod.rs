@@ -1,8 +1,10 @@
-//! Rows that people look at: clusters, bindings, policies, services, autoscalers, and what happened. The dashboard shows them.
+//! Rows that people look at: clusters, bindings, policies, services, quotas,
+//! autoscalers, and what happened. The dashboard shows them.
 
 mod autoscalers;
 mod clusters;
 mod policies;
+mod quotas;
 mod services;
 mod timeline;
 mod workloads;
@@ -11,6 +13,7 @@ pub use self::{
     autoscalers::{AutoscalerRow, autoscalers},
     clusters::{Capacity, ClusterRow, Counts, Nodes, amounts, cluster_row, clusters},
     policies::{Listed, PolicyRow, Shadow, policies, selected_lists},
+    quotas::{Limit, OfCluster, QuotaRow, Refused, quotas},
     services::{Consumer, Provider, ServiceRow, multi_cluster_service, service_export, service_import, services},
     timeline::{Entry, conditions, event, timeline},
     workloads::{BindingRow, Place, binding_row, workloads},

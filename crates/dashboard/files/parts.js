@@ -115,6 +115,33 @@ export function pages(context, view) {
 }
 
 /**
+ * Tabs, and the panel of the one that is chosen. The address names it; the first one is that of an address without it.
+ * @param {Context} context
+ * @param {string} label
+ * @param {Record<string, string>} all
+ * @param {string} chosen
+ * @param {any} content
+ */
+export function tabs(context, label, all, chosen, content) {
+  const names = Object.keys(all);
+  const to = (/** @type {string} */ name) => context.set({ tab: name === names[0] ? '' : name, filter: '', sort: '', offset: '', cluster: '', by: '' });
+  const press = (/** @type {any} */ event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[/** @type {'ArrowRight'} */ (event.key)];
+    if (!step) return;
+    const next = names[(names.indexOf(chosen) + step + names.length) % names.length];
+    to(next);
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return [
+    h('div', { class: 'tabs', role: 'tablist', 'aria-label': label, key: 'tabs' }, Object.entries(all).map(([name, title]) => h('button', {
+      role: 'tab', id: `tab-${name}`, 'aria-selected': String(name === chosen), 'aria-controls': 'panel', tabindex: name === chosen ? '0' : '-1',
+      click: () => to(name), keydown: press,
+    }, title))),
+    h('div', { role: 'tabpanel', id: 'panel', 'aria-labelledby': `tab-${chosen}`, key: `panel ${chosen}` }, content),
+  ];
+}
+
+/**
  * What is missing in what is shown.
  * @param {string[] | undefined} all
  */

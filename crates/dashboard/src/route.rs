@@ -85,6 +85,8 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         "workloads" => Question::Workloads,
         "workload" => Question::Workload(template()?),
         "why" => Question::Why(template()?),
+        "manifests" => Question::Manifests(template()?, value("cluster")),
+        "logs" => Question::Logs(template()?),
         "timeline" => Question::Timeline(template()?),
         "policies" => Question::Policies,
         "services" => Question::Services,
@@ -155,6 +157,13 @@ mod tests {
             ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),
             ("/api/why", "namespace=shop&kind=deployment.apps&name=web", view(Question::Why(web.clone()))),
             ("/api/why", "namespace=shop&name=web", Route::None),
+            ("/api/logs", "namespace=shop&kind=deployment.apps&name=web", view(Question::Logs(web.clone()))),
+            (
+                "/api/manifests",
+                "namespace=shop&kind=deployment.apps&name=web&cluster=m1",
+                view(Question::Manifests(web.clone(), Some("m1".into()))),
+            ),
+            ("/api/manifests", "name=web&cluster=m1", Route::None),
             ("/api/plan", "cluster=m1&cluster=m2", view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()])))),
             ("/api/plan", "", Route::None),
             (
@@ -171,6 +180,7 @@ mod tests {
                 Route::Follow(Question::Workload(web), Wanted::default()),
             ),
             ("/stream", "view=doctor", Route::None),
+            ("/stream", "view=logs&kind=deployment.apps&name=web", Route::None),
             ("/stream", "view=nothing", Route::None),
             ("/stream", "", Route::None),
         ] {

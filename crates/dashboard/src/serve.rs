@@ -284,6 +284,14 @@ mod tests {
             self.look()
         }
 
+        fn manifests<'a>(&'a self, _: &'a Reference, _: Option<&'a str>) -> Look<'a> {
+            self.look()
+        }
+
+        fn logs<'a>(&'a self, _: &'a Reference) -> Look<'a> {
+            self.look()
+        }
+
         fn timeline<'a>(&'a self, _: &'a Reference) -> Look<'a> {
             self.look()
         }

@@ -61,6 +61,11 @@ pub trait Views {
     fn workload<'a>(&'a self, template: &'a Reference) -> Look<'a>;
     /// Reasons of the placement of a template.
     fn why<'a>(&'a self, template: &'a Reference) -> Look<'a>;
+    /// A row for each copy of a template, with the difference of its manifest from the template. The lines are those of
+    /// the copy in this cluster, or of the template.
+    fn manifests<'a>(&'a self, template: &'a Reference, cluster: Option<&'a str>) -> Look<'a>;
+    /// The last lines of the logs of all copies.
+    fn logs<'a>(&'a self, template: &'a Reference) -> Look<'a>;
     /// Events and conditions of a template, its binding and its Works, newest first.
     fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a>;
     /// A row for each policy: the templates that it claims, and those that others keep from it.
@@ -95,6 +100,9 @@ pub(crate) enum Question {
     Workloads,
     Workload(Reference),
     Why(Reference),
+    /// The template, and the cluster whose copy is shown.
+    Manifests(Reference, Option<String>),
+    Logs(Reference),
     Timeline(Reference),
     Policies,
     Services,
@@ -118,6 +126,8 @@ impl Question {
             Self::Workloads => views.workloads(),
             Self::Workload(template) => views.workload(template),
             Self::Why(template) => views.why(template),
+            Self::Manifests(template, cluster) => views.manifests(template, cluster.as_deref()),
+            Self::Logs(template) => views.logs(template),
             Self::Timeline(template) => views.timeline(template),
             Self::Policies => views.policies(),
             Self::Services => views.services(),
@@ -135,6 +145,6 @@ impl Question {
 
     /// True if pages follow the view as it changes. The others take so long that they are computed on demand.
     pub(crate) fn is_followed(&self) -> bool {
-        !matches!(self, Self::Doctor | Self::Plan(_))
+        !matches!(self, Self::Doctor | Self::Logs(_) | Self::Plan(_))
     }
 }

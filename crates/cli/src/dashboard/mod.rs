@@ -3,6 +3,8 @@
 //! The views are those of the verbs: each is computed by the function whose result a verb prints.
 
 mod failed;
+mod logs;
+mod manifests;
 mod observe;
 mod policies;
 mod quotas;

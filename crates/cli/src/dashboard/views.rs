@@ -14,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, observe, policies, quotas, services};
+use super::{failed::failed, logs, manifests, observe, policies, quotas, services};
 use crate::{
     bindings,
     connect::Plane,
@@ -131,6 +131,15 @@ impl Live {
             why::observe(&client, kubeconfig.as_ref(), &self.clock, kind, namespace, name).await?;
         let notes: Vec<String> = why::unknown_here(settings, &fleet, &explanation.template).into_iter().collect();
         Ok(json!({ "text": why::rendered(&explanation), "explanation": explanation, "notes": notes }))
+    }
+
+    async fn manifests_of(&self, template: &Reference, cluster: Option<&str>) -> anyhow::Result<Value> {
+        manifests::look(&self.client().await?, template, cluster).await
+    }
+
+    async fn logs_of(&self, template: &Reference) -> anyhow::Result<Value> {
+        let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+        logs::look(&client, kubeconfig.as_ref(), &self.clock, template).await
     }
 
     async fn timeline_of(&self, template: &Reference) -> anyhow::Result<Value> {
@@ -285,6 +294,14 @@ impl Views for Live {
 
     fn why<'a>(&'a self, template: &'a Reference) -> Look<'a> {
         self.told(self.why_of(template))
+    }
+
+    fn manifests<'a>(&'a self, template: &'a Reference, cluster: Option<&'a str>) -> Look<'a> {
+        self.told(self.manifests_of(template, cluster))
+    }
+
+    fn logs<'a>(&'a self, template: &'a Reference) -> Look<'a> {
+        self.told(self.logs_of(template))
     }
 
     fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a> {

@@ -1,8 +1,10 @@
 //! Rows that people look at: clusters, bindings, policies, services, quotas,
-//! autoscalers, and what happened. The dashboard shows them.
+//! autoscalers, manifests, and what happened. The dashboard shows them.
 
 mod autoscalers;
 mod clusters;
+mod difference;
+mod manifests;
 mod policies;
 mod quotas;
 mod services;
@@ -12,6 +14,8 @@ mod workloads;
 pub use self::{
     autoscalers::{AutoscalerRow, autoscalers},
     clusters::{Capacity, ClusterRow, Counts, Nodes, amounts, cluster_row, clusters},
+    difference::{Line, Side, difference},
+    manifests::{changes, cut, readable},
     policies::{Listed, PolicyRow, Shadow, policies, selected_lists},
     quotas::{Limit, OfCluster, QuotaRow, Refused, quotas},
     services::{Consumer, Provider, ServiceRow, multi_cluster_service, service_export, service_import, services},

@@ -5,7 +5,7 @@ use percent_encoding::percent_decode_str;
 use crate::{
     door::LOGIN,
     rows::Wanted,
-    views::{Change, Question, Reference},
+    views::{Account, Change, Question, Reference},
 };
 
 /// Clusters that a plan takes at most.
@@ -96,6 +96,11 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         "system" => Question::System,
         "doctor" => Question::Doctor,
         "scheduling" => Question::Scheduling,
+        "preemptions" => Question::Preemptions,
+        "accounts" => Question::Accounts(match value("by").as_deref() {
+            Some("nodes") => Account::Nodes,
+            _ => Account::Reports,
+        }),
         "autoscalers" => Question::Autoscalers,
         "autoscaler" => Question::Autoscaler(value("namespace")?, value("name")?),
         "plan" => match value("taint") {
@@ -152,6 +157,9 @@ mod tests {
             ("/api/policies", "", view(Question::Policies)),
             ("/api/services", "", view(Question::Services)),
             ("/api/quotas", "", view(Question::Quotas)),
+            ("/api/preemptions", "", view(Question::Preemptions)),
+            ("/api/accounts", "", view(Question::Accounts(Account::Reports))),
+            ("/api/accounts", "by=nodes", view(Question::Accounts(Account::Nodes))),
             ("/api/cluster", "name=m%31", view(Question::Cluster("m1".into()))),
             ("/api/cluster", "name=", Route::None),
             ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),
@@ -181,6 +189,7 @@ mod tests {
             ),
             ("/stream", "view=doctor", Route::None),
             ("/stream", "view=logs&kind=deployment.apps&name=web", Route::None),
+            ("/stream", "view=accounts&by=nodes", Route::None),
             ("/stream", "view=nothing", Route::None),
             ("/stream", "", Route::None),
         ] {

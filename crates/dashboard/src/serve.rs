@@ -249,7 +249,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::views::{Change, Look, Reference};
+    use crate::views::{Account, Change, Look, Reference};
 
     /// Views that count how often somebody looked; one of them is never ready.
     #[derive(Default)]
@@ -325,6 +325,14 @@ mod tests {
         }
 
         fn scheduling(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn preemptions(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn accounts(&self, _: Account) -> Look<'_> {
             self.look()
         }
 

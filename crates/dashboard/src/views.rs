@@ -27,6 +27,15 @@ pub enum Change {
     Taint(String, String),
 }
 
+/// Source of the accounts of clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Account {
+    /// The reports of clusters.
+    Reports,
+    /// Nodes and pods of members, which are asked for them.
+    Nodes,
+}
+
 /// Reason why a view could not be computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failed {
@@ -84,6 +93,10 @@ pub trait Views {
     fn doctor(&self) -> Look<'_>;
     /// The queue of the scheduler.
     fn scheduling(&self) -> Look<'_>;
+    /// A row for each binding for which others leave, with those.
+    fn preemptions(&self) -> Look<'_>;
+    /// A row for each cluster: what the scheduler counts as free.
+    fn accounts(&self, by: Account) -> Look<'_>;
     /// A row for each FederatedHPA.
     fn autoscalers(&self) -> Look<'_>;
     /// The last round of a FederatedHPA.
@@ -112,6 +125,8 @@ pub(crate) enum Question {
     System,
     Doctor,
     Scheduling,
+    Preemptions,
+    Accounts(Account),
     Autoscalers,
     /// Namespace and name.
     Autoscaler(String, String),
@@ -137,6 +152,8 @@ impl Question {
             Self::System => views.system(),
             Self::Doctor => views.doctor(),
             Self::Scheduling => views.scheduling(),
+            Self::Preemptions => views.preemptions(),
+            Self::Accounts(by) => views.accounts(*by),
             Self::Autoscalers => views.autoscalers(),
             Self::Autoscaler(namespace, name) => views.autoscaler(namespace, name),
             Self::Plan(change) => views.plan(change),
@@ -145,6 +162,6 @@ impl Question {
 
     /// True if pages follow the view as it changes. The others take so long that they are computed on demand.
     pub(crate) fn is_followed(&self) -> bool {
-        !matches!(self, Self::Doctor | Self::Logs(_) | Self::Plan(_))
+        !matches!(self, Self::Doctor | Self::Logs(_) | Self::Accounts(Account::Nodes) | Self::Plan(_))
     }
 }

@@ -8,6 +8,7 @@ mod manifests;
 mod observe;
 mod policies;
 mod quotas;
+mod scheduling;
 mod services;
 mod views;
 

@@ -73,11 +73,22 @@ pub(super) async fn queue(client: &Client) -> Vec<Row> {
 
 /// Events of a namespace, or of all: the newest ones, newest first.
 pub(super) async fn events(client: &Client, namespace: Option<&str>) -> anyhow::Result<Vec<Entry>> {
+    events_with(client, namespace, None).await
+}
+
+/// The same, with one reason only.
+pub(super) async fn events_with(
+    client: &Client,
+    namespace: Option<&str>,
+    reason: Option<&str>,
+) -> anyhow::Result<Vec<Entry>> {
     let api = match namespace {
         Some(namespace) => Api::<Event>::namespaced(client.clone(), namespace),
         None => Api::<Event>::all(client.clone()),
     };
-    let found = pages::all(&api, ListParams::default()).await?;
+    let fields = reason.map(|reason| format!("reason={reason}"));
+    let parameters = ListParams { field_selector: fields, ..ListParams::default() };
+    let found = pages::all(&api, parameters).await?;
     let read = found.iter().filter_map(|event| views::event(&serde_json::to_value(event).ok()?));
     let mut all = views::timeline(read);
     all.truncate(EVENTS_MAX);

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use ironclad_api::autoscaling::FederatedHPA;
-use ironclad_dashboard::{Change, Failed, Look, Reference, Views};
+use ironclad_dashboard::{Account, Change, Failed, Look, Reference, Views};
 use ironclad_fleet::tree::LinkState;
 use ironclad_planning::views;
 use ironclad_runtime::Api;
@@ -14,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, logs, manifests, observe, policies, quotas, services};
+use super::{failed::failed, logs, manifests, observe, policies, quotas, scheduling, services};
 use crate::{
     bindings,
     connect::Plane,
@@ -243,11 +243,16 @@ impl Live {
     }
 
     async fn scheduling_of(&self) -> anyhow::Result<Value> {
-        let client = self.client().await?;
-        Ok(match leader::scheduling_queue(&client).await {
-            Ok(rows) => json!({ "rows": rows }),
-            Err(why) => json!({ "rows": [], "unknown": why }),
-        })
+        Ok(scheduling::queue(&self.client().await?).await)
+    }
+
+    async fn preemptions_of(&self) -> anyhow::Result<Value> {
+        scheduling::preemptions(&self.client().await?).await
+    }
+
+    async fn accounts_of(&self, by: Account) -> anyhow::Result<Value> {
+        let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+        scheduling::accounts(&client, kubeconfig.as_ref(), &self.clock, by).await
     }
 
     async fn autoscalers_of(&self) -> anyhow::Result<Value> {
@@ -338,6 +343,14 @@ impl Views for Live {
 
     fn scheduling(&self) -> Look<'_> {
         self.told(self.scheduling_of())
+    }
+
+    fn preemptions(&self) -> Look<'_> {
+        self.told(self.preemptions_of())
+    }
+
+    fn accounts(&self, by: Account) -> Look<'_> {
+        self.told(self.accounts_of(by))
     }
 
     fn autoscalers(&self) -> Look<'_> {

@@ -243,10 +243,15 @@ fn containers(pod: &Pod, command: &Command) -> Vec<String> {
             spec.into_iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten()).map(|c| c.name.clone());
         return before.chain(plain()).chain(debugging).collect();
     }
-    if let Some(name) = pod.annotations().get(DEFAULT_CONTAINER).filter(|name| plain().any(|c| c == **name)) {
-        return vec![name.clone()];
-    }
-    plain().take(1).collect()
+    default_container(pod).into_iter().collect()
+}
+
+/// The container whose log is meant if none is named.
+pub(crate) fn default_container(pod: &Pod) -> Option<String> {
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    let named = pod.annotations().get(DEFAULT_CONTAINER);
+    let chosen = containers.iter().find(|container| Some(&container.name) == named).or_else(|| containers.first());
+    chosen.map(|container| container.name.clone())
 }
 
 /// Prints the container that was chosen in a pod with several, as kubectl does.

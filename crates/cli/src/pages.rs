@@ -2,7 +2,7 @@
 //! program a lot of memory.
 
 use ironclad_runtime::Api;
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams, ObjectMeta};
 
 /// Objects of a page.
 const PAGE: u32 = 500;
@@ -17,6 +17,19 @@ where
     loop {
         let page = api.list(&parameters).await?;
         items.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(items),
+        }
+    }
+}
+
+/// The metadata of all objects of a list.
+pub(crate) async fn metadata(api: &Api<DynamicObject>) -> Result<Vec<ObjectMeta>, kube::Error> {
+    let (mut parameters, mut items) = (ListParams::default().limit(PAGE), Vec::new());
+    loop {
+        let page = api.list_metadata(&parameters).await?;
+        items.extend(page.items.into_iter().map(|object| object.metadata));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
             None => return Ok(items),

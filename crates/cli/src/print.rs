@@ -166,7 +166,11 @@ pub fn documents(objects: &[Value]) -> anyhow::Result<String> {
     Ok(documents.join("---\n"))
 }
 
-fn yaml(value: &Value) -> anyhow::Result<String> {
+/// One object as YAML.
+///
+/// # Errors
+/// If it can't be written as YAML.
+pub(crate) fn yaml(value: &Value) -> anyhow::Result<String> {
     let mut text = serde_saphyr::to_string(value).context("writing YAML")?;
     if !text.ends_with('\n') {
         text.push('\n');

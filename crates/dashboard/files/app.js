@@ -10,7 +10,10 @@ import { events } from './events.js';
 import { evictions } from './evictions.js';
 import { fleet } from './fleet.js';
 import { plan } from './plan.js';
+import { policies } from './policies.js';
+import { quotas } from './quotas.js';
 import { scheduling } from './scheduling.js';
+import { services } from './services.js';
 import { system } from './system.js';
 import { workload } from './workload.js';
 import { workloads } from './workloads.js';
@@ -37,7 +40,7 @@ import { workloads } from './workloads.js';
  */
 
 /** @type {Record<string, Page>} */
-const pages = { '': fleet, workloads, workload, cluster, evictions, events, scheduling, autoscalers, autoscaler, plan, system };
+const pages = { '': fleet, workloads, workload, cluster, policies, services, quotas, evictions, events, scheduling, autoscalers, autoscaler, plan, system };
 /** Without a word for so long, what is shown is called old. */
 const STALE = 15_000;
 const TYPING = 250;

@@ -6,6 +6,9 @@ import { h, patch } from './dom.js';
 export const PAGES = [
   ['f', '/', 'Fleet'],
   ['w', '/workloads', 'Workloads'],
+  ['o', '/policies', 'Policies'],
+  ['n', '/services', 'Services'],
+  ['u', '/quotas', 'Quotas'],
   ['e', '/evictions', 'Evictions'],
   ['v', '/events', 'Events'],
   ['q', '/scheduling', 'Scheduling'],

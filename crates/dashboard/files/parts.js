@@ -115,6 +115,33 @@ export function pages(context, view) {
 }
 
 /**
+ * Tabs, and the panel of the one that is chosen. The address names it; the first one is that of an address without it.
+ * @param {Context} context
+ * @param {string} label
+ * @param {Record<string, string>} all
+ * @param {string} chosen
+ * @param {any} content
+ */
+export function tabs(context, label, all, chosen, content) {
+  const names = Object.keys(all);
+  const to = (/** @type {string} */ name) => context.set({ tab: name === names[0] ? '' : name, filter: '', sort: '', offset: '', cluster: '', by: '' });
+  const press = (/** @type {any} */ event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[/** @type {'ArrowRight'} */ (event.key)];
+    if (!step) return;
+    const next = names[(names.indexOf(chosen) + step + names.length) % names.length];
+    to(next);
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return [
+    h('div', { class: 'tabs', role: 'tablist', 'aria-label': label, key: 'tabs' }, Object.entries(all).map(([name, title]) => h('button', {
+      role: 'tab', id: `tab-${name}`, 'aria-selected': String(name === chosen), 'aria-controls': 'panel', tabindex: name === chosen ? '0' : '-1',
+      click: () => to(name), keydown: press,
+    }, title))),
+    h('div', { role: 'tabpanel', id: 'panel', 'aria-labelledby': `tab-${chosen}`, key: `panel ${chosen}` }, content),
+  ];
+}
+
+/**
  * What is missing in what is shown.
  * @param {string[] | undefined} all
  */
@@ -152,17 +179,27 @@ export function failure(failed) {
  * @param {(number: number) => string} text
  */
 export function bar(asked, waiting, whole, text) {
-  const part = (/** @type {number} */ number) => (whole > 0 ? Math.min(100, (100 * number) / whole) : 0);
-  const [first, second] = [part(asked), Math.min(part(waiting), 100 - part(asked))];
   const full = whole > 0 ? ` ${Math.round((100 * asked) / whole)}%` : '';
   return [
     `${text(asked)} of ${text(whole)}`, h('span', { class: 'quiet' }, full),
     waiting > 0 ? h('span', { class: 'mark Waiting' }, ` +${text(waiting)} waiting`) : null,
-    h('svg', { class: 'bar', viewBox: '0 0 100 4', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
-      h('rect', { class: 'all', width: '100', height: '4' }),
-      h('rect', { class: 'asked', width: first.toFixed(1), height: '4' }),
-      h('rect', { class: 'more', x: first.toFixed(1), width: second.toFixed(1), height: '4' })),
+    stacked(asked, waiting, whole),
   ];
+}
+
+/**
+ * Two parts of a whole as a bar.
+ * @param {number} first
+ * @param {number} second
+ * @param {number} whole
+ */
+export function stacked(first, second, whole) {
+  const part = (/** @type {number} */ number) => (whole > 0 ? Math.max(0, Math.min(100, (100 * number) / whole)) : 0);
+  const [begin, rest] = [part(first), Math.min(part(second), 100 - part(first))];
+  return h('svg', { class: 'bar', viewBox: '0 0 100 4', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+    h('rect', { class: 'all', width: '100', height: '4' }),
+    h('rect', { class: 'asked', width: begin.toFixed(1), height: '4' }),
+    h('rect', { class: 'more', x: begin.toFixed(1), width: rest.toFixed(1), height: '4' }));
 }
 
 /** @param {any} capacity */

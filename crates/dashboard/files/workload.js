@@ -1,13 +1,13 @@
-// One template: the tree to its Pods, why it is where it is, and what happened.
+// One template: the tree to its Pods, why it is where it is, what happened, its manifests, and logs of its copies.
 // @ts-check
 import { h } from './dom.js';
-import { quoted } from './format.js';
-import { happened, mark, none, notes, pages, tools, WORDS } from './parts.js';
+import { count, quoted } from './format.js';
+import { clusterLink, failure, happened, mark, none, notes, pages, table, tabs, tools, WORDS } from './parts.js';
 
 /** @typedef {import('./app.js').Context} Context */
 
-const TABS = { tree: 'Tree', why: 'Why', timeline: 'Timeline' };
-const VIEWS = { tree: 'workload', why: 'why', timeline: 'timeline' };
+const TABS = { tree: 'Tree', why: 'Why', timeline: 'Timeline', yaml: 'YAML', logs: 'Logs' };
+const VIEWS = { tree: 'workload', why: 'why', timeline: 'timeline', yaml: 'manifests', logs: null };
 
 /** @param {Context} context */
 function about({ parts }) {
@@ -15,7 +15,7 @@ function about({ parts }) {
   return { namespace: namespace === '-' ? '' : namespace, kind, name };
 }
 
-/** @param {Context} context @returns {'tree' | 'why' | 'timeline'} */
+/** @param {Context} context @returns {keyof typeof TABS} */
 function tab(context) {
   const named = context.search.get('tab') ?? '';
   return named in TABS ? /** @type {any} */ (named) : 'tree';
@@ -30,7 +30,9 @@ export const workload = {
   crumb: () => h('a', { href: '/workloads' }, 'Workloads'),
   view: (context) => {
     const search = new URLSearchParams([...context.search].filter(([key]) => key !== 'tab'));
-    return `view=${VIEWS[tab(context)]}&${new URLSearchParams(about(context))}&${search}`;
+    const view = VIEWS[tab(context)];
+    // Logs are read when somebody asks for them.
+    return view && `view=${view}&${new URLSearchParams(about(context))}&${search}`;
   },
   cli: (context) => {
     const { namespace, kind, name } = about(context);
@@ -38,32 +40,17 @@ export const workload = {
     const place = namespace ? ` -n ${quoted(namespace)}` : '';
     if (tab(context) === 'tree') return `ironclad tree ${object}${place} --pods`;
     if (tab(context) === 'why') return `ironclad why ${object}${place}`;
+    if (tab(context) === 'logs') return `ironclad logs ${object}${place} --tail 200`;
+    const cluster = context.search.get('cluster');
+    if (tab(context) === 'yaml') return `ironclad get ${object}${place}${cluster ? ` -C ${quoted(cluster)}` : ''} -o yaml`;
     return `ironclad get events${place || ' -A'}`;
   },
   draw(view, context) {
     const chosen = tab(context);
-    const shown = { tree, why, timeline }[chosen];
-    return [tabs(context, chosen), h('div', { role: 'tabpanel', id: 'panel', 'aria-labelledby': `tab-${chosen}`, key: `panel ${chosen}` },
-      notes(view.notes), shown(view, context))];
+    const shown = { tree, why, timeline, yaml, logs }[chosen];
+    return tabs(context, 'About the workload', TABS, chosen, [notes(view?.notes), shown(view, context)]);
   },
 };
-
-/** @param {Context} context @param {string} chosen */
-function tabs(context, chosen) {
-  const names = Object.keys(TABS);
-  const to = (/** @type {string} */ name) => context.set({ tab: name === 'tree' ? '' : name, filter: '', sort: '', offset: '' });
-  const press = (/** @type {any} */ event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[/** @type {'ArrowRight'} */ (event.key)];
-    if (!step) return;
-    const next = names[(names.indexOf(chosen) + step + names.length) % names.length];
-    to(next);
-    document.getElementById(`tab-${next}`)?.focus();
-  };
-  return h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'About the workload', key: 'tabs' }, Object.entries(TABS).map(([name, title]) => h('button', {
-    role: 'tab', id: `tab-${name}`, 'aria-selected': String(name === chosen), 'aria-controls': 'panel', tabindex: name === chosen ? '0' : '-1',
-    click: () => to(name), keydown: press,
-  }, title)));
-}
 
 /** @param {any} view @param {Context} context */
 function tree(view, context) {
@@ -148,4 +135,47 @@ function why(view) {
 function timeline(view, context) {
   if (!view.total) return none('Nothing is known to have happened: events are kept for an hour, and there is no binding.');
   return [tools(context, view, 'type=Warning, text'), happened(context, 'Timeline', view.rows), pages(context, view)];
+}
+
+const SIGNS = /** @type {Record<string, string | null>} */ ({ '+': 'added', '-': 'removed' });
+
+/** @param {any} view @param {Context} context */
+function yaml(view, context) {
+  const show = (/** @type {string} */ cluster) => context.set({ cluster });
+  const changes = (/** @type {any} */ row) => [row.added ? count(row.added, 'line') + ' added' : '', row.removed ? count(row.removed, 'line') + ' removed' : ''].filter(Boolean).join(', ');
+  const name = view.cluster ? `The copy in ${view.cluster}` : 'The template';
+  return [
+    view.total ? [
+      tools(context, view, 'name=member1, added!=0', h('button', { click: () => show(''), 'aria-pressed': String(!view.cluster) }, 'The template')),
+      table(context, 'Copies', [
+        { name: 'Cluster', field: 'name', first: true, cell: (row) => clusterLink(row.name) },
+        { name: 'Difference from the template', field: 'added', cell: (row) => changes(row) || h('span', { class: 'quiet' }, 'none') },
+        { name: 'Manifest', cell: (row) => h('button', { click: () => show(row.name), 'aria-pressed': String(view.cluster === row.name), 'aria-label': `Manifest in ${row.name}` }, 'Show') },
+      ], view.rows, { key: (row) => row.name }),
+      pages(context, view),
+    ] : null,
+    h('h2', { key: 'which' }, name),
+    h('p', { class: 'quiet', key: 'how' }, 'Without status, and without labels and annotations of propagation. Of Secrets only the length of values is told.'),
+    h('pre', { tabindex: '0', role: 'region', 'aria-label': name, key: `lines ${view.cluster}` },
+      view.lines.map((/** @type {any} */ line) => h('span', { class: SIGNS[line.sign] ?? null }, `${line.sign} ${line.text}\n`))),
+  ];
+}
+
+/** @param {any} _ @param {Context} context */
+function logs(_, context) {
+  const { value, failed, asked } = context.once('logs', `/api/logs?${new URLSearchParams(about(context))}`);
+  const again = h('p', { key: 'again' }, h('button', { click: () => context.again('logs'), disabled: asked }, 'Read again'));
+  if (failed) return [failure(failed), again];
+  if (!value) return h('p', { class: 'quiet', role: 'status', key: 'reading' }, 'Reading the logs of all copies …');
+  return [
+    again, notes(value.notes),
+    value.logs.length ? null : none('No copy has Pods.', 'ironclad get pods -A -s members'),
+    value.logs.map((/** @type {any} */ log) => {
+      const name = `${log.cluster} / ${log.pod}${log.container ? ` / ${log.container}` : ''}`;
+      return h('section', { key: name, 'aria-label': name },
+        h('h2', null, clusterLink(log.cluster), ` / ${log.pod}`, log.container ? h('span', { class: 'quiet' }, ` / ${log.container}`) : null),
+        log.error ? h('p', null, mark('Broken', log.error))
+          : h('pre', { class: 'log', tabindex: '0', role: 'region', 'aria-label': `Log of ${name}` }, log.text || 'nothing was logged'));
+    }),
+  ];
 }

@@ -23,7 +23,7 @@ macro_rules! files {
 pub(crate) static DOCUMENT: File =
     File { name: "index.html", media: HTML, bytes: include_bytes!("../files/index.html") };
 
-static FILES: [File; 17] = files![
+static FILES: [File; 20] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
@@ -36,6 +36,9 @@ static FILES: [File; 17] = files![
     ("cluster.js", SCRIPT),
     ("workloads.js", SCRIPT),
     ("workload.js", SCRIPT),
+    ("policies.js", SCRIPT),
+    ("services.js", SCRIPT),
+    ("quotas.js", SCRIPT),
     ("evictions.js", SCRIPT),
     ("events.js", SCRIPT),
     ("system.js", SCRIPT),

@@ -17,5 +17,5 @@ mod views;
 
 pub use self::{
     serve::Dashboard,
-    views::{Change, Failed, Look, Reference, Views},
+    views::{Account, Change, Failed, Look, Reference, Views},
 };

@@ -5,11 +5,17 @@ use percent_encoding::percent_decode_str;
 use crate::{
     door::LOGIN,
     rows::Wanted,
-    views::{Change, Question, Reference},
+    views::{Account, Change, Question, Reference},
 };
 
 /// Clusters that a plan takes at most.
 const CLUSTERS_MAX: usize = 100;
+
+/// First parts of the addresses of pages without a subject.
+const PAGES: [&str; 11] = [
+    "", "workloads", "policies", "services", "quotas", "evictions", "events", "scheduling", "autoscalers", "plan",
+    "system",
+];
 
 /// Target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +62,7 @@ pub(crate) fn route(path: &str, query: &str) -> Route {
 fn is_page(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     match parts.as_slice() {
-        ["" | "workloads" | "evictions" | "events" | "system" | "scheduling" | "autoscalers" | "plan"] => true,
+        [page] => PAGES.contains(page),
         ["cluster", name] => !name.is_empty(),
         ["autoscaler", namespace, name] => !namespace.is_empty() && !name.is_empty(),
         ["workload", namespace, kind, name] => ![namespace, kind, name].iter().any(|part| part.is_empty()),
@@ -79,12 +85,22 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         "workloads" => Question::Workloads,
         "workload" => Question::Workload(template()?),
         "why" => Question::Why(template()?),
+        "manifests" => Question::Manifests(template()?, value("cluster")),
+        "logs" => Question::Logs(template()?),
         "timeline" => Question::Timeline(template()?),
+        "policies" => Question::Policies,
+        "services" => Question::Services,
+        "quotas" => Question::Quotas,
         "evictions" => Question::Evictions,
         "events" => Question::Events,
         "system" => Question::System,
         "doctor" => Question::Doctor,
         "scheduling" => Question::Scheduling,
+        "preemptions" => Question::Preemptions,
+        "accounts" => Question::Accounts(match value("by").as_deref() {
+            Some("nodes") => Account::Nodes,
+            _ => Account::Reports,
+        }),
         "autoscalers" => Question::Autoscalers,
         "autoscaler" => Question::Autoscaler(value("namespace")?, value("name")?),
         "plan" => match value("taint") {
@@ -120,6 +136,9 @@ mod tests {
         for (path, query, want) in [
             ("/", "", Route::Page),
             ("/workloads", "filter=x", Route::Page),
+            ("/policies", "", Route::Page),
+            ("/services", "", Route::Page),
+            ("/quotas", "", Route::Page),
             ("/cluster/m1", "", Route::Page),
             ("/cluster/", "", Route::None),
             ("/cluster/m1/x", "", Route::None),
@@ -135,11 +154,24 @@ mod tests {
             ("/login", "secret=abc", Route::Login("abc".into())),
             ("/login", "", Route::Login(String::new())),
             ("/api/fleet", "", view(Question::Fleet)),
+            ("/api/policies", "", view(Question::Policies)),
+            ("/api/services", "", view(Question::Services)),
+            ("/api/quotas", "", view(Question::Quotas)),
+            ("/api/preemptions", "", view(Question::Preemptions)),
+            ("/api/accounts", "", view(Question::Accounts(Account::Reports))),
+            ("/api/accounts", "by=nodes", view(Question::Accounts(Account::Nodes))),
             ("/api/cluster", "name=m%31", view(Question::Cluster("m1".into()))),
             ("/api/cluster", "name=", Route::None),
             ("/api/autoscaler", "namespace=shop&name=web", view(Question::Autoscaler("shop".into(), "web".into()))),
             ("/api/why", "namespace=shop&kind=deployment.apps&name=web", view(Question::Why(web.clone()))),
             ("/api/why", "namespace=shop&name=web", Route::None),
+            ("/api/logs", "namespace=shop&kind=deployment.apps&name=web", view(Question::Logs(web.clone()))),
+            (
+                "/api/manifests",
+                "namespace=shop&kind=deployment.apps&name=web&cluster=m1",
+                view(Question::Manifests(web.clone(), Some("m1".into()))),
+            ),
+            ("/api/manifests", "name=web&cluster=m1", Route::None),
             ("/api/plan", "cluster=m1&cluster=m2", view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()])))),
             ("/api/plan", "", Route::None),
             (
@@ -156,6 +188,8 @@ mod tests {
                 Route::Follow(Question::Workload(web), Wanted::default()),
             ),
             ("/stream", "view=doctor", Route::None),
+            ("/stream", "view=logs&kind=deployment.apps&name=web", Route::None),
+            ("/stream", "view=accounts&by=nodes", Route::None),
             ("/stream", "view=nothing", Route::None),
             ("/stream", "", Route::None),
         ] {

@@ -249,7 +249,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::views::{Change, Look, Reference};
+    use crate::views::{Account, Change, Look, Reference};
 
     /// Views that count how often somebody looked; one of them is never ready.
     #[derive(Default)]
@@ -284,7 +284,27 @@ mod tests {
             self.look()
         }
 
+        fn manifests<'a>(&'a self, _: &'a Reference, _: Option<&'a str>) -> Look<'a> {
+            self.look()
+        }
+
+        fn logs<'a>(&'a self, _: &'a Reference) -> Look<'a> {
+            self.look()
+        }
+
         fn timeline<'a>(&'a self, _: &'a Reference) -> Look<'a> {
+            self.look()
+        }
+
+        fn policies(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn services(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn quotas(&self) -> Look<'_> {
             self.look()
         }
 
@@ -305,6 +325,14 @@ mod tests {
         }
 
         fn scheduling(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn preemptions(&self) -> Look<'_> {
+            self.look()
+        }
+
+        fn accounts(&self, _: Account) -> Look<'_> {
             self.look()
         }
 

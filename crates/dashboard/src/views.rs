@@ -27,6 +27,15 @@ pub enum Change {
     Taint(String, String),
 }
 
+/// Source of the accounts of clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Account {
+    /// The reports of clusters.
+    Reports,
+    /// Nodes and pods of members, which are asked for them.
+    Nodes,
+}
+
 /// Reason why a view could not be computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failed {
@@ -61,8 +70,19 @@ pub trait Views {
     fn workload<'a>(&'a self, template: &'a Reference) -> Look<'a>;
     /// Reasons of the placement of a template.
     fn why<'a>(&'a self, template: &'a Reference) -> Look<'a>;
+    /// A row for each copy of a template, with the difference of its manifest from the template. The lines are those of
+    /// the copy in this cluster, or of the template.
+    fn manifests<'a>(&'a self, template: &'a Reference, cluster: Option<&'a str>) -> Look<'a>;
+    /// The last lines of the logs of all copies.
+    fn logs<'a>(&'a self, template: &'a Reference) -> Look<'a>;
     /// Events and conditions of a template, its binding and its Works, newest first.
     fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a>;
+    /// A row for each policy: the templates that it claims, and those that others keep from it.
+    fn policies(&self) -> Look<'_>;
+    /// A row for each service over clusters: where it comes from, and where it is reached.
+    fn services(&self) -> Look<'_>;
+    /// A row for each FederatedResourceQuota: its limits, their usage, and what it refuses.
+    fn quotas(&self) -> Look<'_>;
     /// The eviction queue in order, with the rate.
     fn evictions(&self) -> Look<'_>;
     /// Events of the control plane, newest first.
@@ -73,6 +93,10 @@ pub trait Views {
     fn doctor(&self) -> Look<'_>;
     /// The queue of the scheduler.
     fn scheduling(&self) -> Look<'_>;
+    /// A row for each binding for which others leave, with those.
+    fn preemptions(&self) -> Look<'_>;
+    /// A row for each cluster: what the scheduler counts as free.
+    fn accounts(&self, by: Account) -> Look<'_>;
     /// A row for each FederatedHPA.
     fn autoscalers(&self) -> Look<'_>;
     /// The last round of a FederatedHPA.
@@ -89,12 +113,20 @@ pub(crate) enum Question {
     Workloads,
     Workload(Reference),
     Why(Reference),
+    /// The template, and the cluster whose copy is shown.
+    Manifests(Reference, Option<String>),
+    Logs(Reference),
     Timeline(Reference),
+    Policies,
+    Services,
+    Quotas,
     Evictions,
     Events,
     System,
     Doctor,
     Scheduling,
+    Preemptions,
+    Accounts(Account),
     Autoscalers,
     /// Namespace and name.
     Autoscaler(String, String),
@@ -109,12 +141,19 @@ impl Question {
             Self::Workloads => views.workloads(),
             Self::Workload(template) => views.workload(template),
             Self::Why(template) => views.why(template),
+            Self::Manifests(template, cluster) => views.manifests(template, cluster.as_deref()),
+            Self::Logs(template) => views.logs(template),
             Self::Timeline(template) => views.timeline(template),
+            Self::Policies => views.policies(),
+            Self::Services => views.services(),
+            Self::Quotas => views.quotas(),
             Self::Evictions => views.evictions(),
             Self::Events => views.events(),
             Self::System => views.system(),
             Self::Doctor => views.doctor(),
             Self::Scheduling => views.scheduling(),
+            Self::Preemptions => views.preemptions(),
+            Self::Accounts(by) => views.accounts(*by),
             Self::Autoscalers => views.autoscalers(),
             Self::Autoscaler(namespace, name) => views.autoscaler(namespace, name),
             Self::Plan(change) => views.plan(change),
@@ -123,6 +162,6 @@ impl Question {
 
     /// True if pages follow the view as it changes. The others take so long that they are computed on demand.
     pub(crate) fn is_followed(&self) -> bool {
-        !matches!(self, Self::Doctor | Self::Plan(_))
+        !matches!(self, Self::Doctor | Self::Logs(_) | Self::Accounts(Account::Nodes) | Self::Plan(_))
     }
 }

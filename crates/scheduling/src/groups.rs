@@ -45,19 +45,59 @@ pub fn attempts(groups: &[ClusterAffinityTerm], name: &str, start: Start, end: A
 #[must_use]
 pub fn passed_over(placement: &Placement, in_use: &str, cluster: &Cluster) -> Option<PassedOver> {
     let groups = placement.cluster_affinities.as_slice();
-    let chosen_by = |group: &ClusterAffinityTerm| {
-        let tiers = group.overflow_affinities.iter().map(|tier| &tier.affinity);
-        std::iter::once(&group.affinity).chain(tiers).any(|affinity| chooses(affinity, cluster))
-    };
+    let chosen_by = |group: &ClusterAffinityTerm| has(group, cluster);
     let (before, from) = groups.split_at_checked(observed(groups, in_use))?;
     let group = before.iter().find(|group| chosen_by(group)).filter(|_| !from.iter().any(chosen_by))?;
     Some(PassedOver { group: group.affinity_name.clone(), in_use: in_use.to_owned() })
 }
 
+/// Returns true if the affinity of a placement, or any of its groups, chooses the cluster; without either all are chosen.
+#[must_use]
+pub fn may_choose(placement: &Placement, cluster: &Cluster) -> bool {
+    match &placement.cluster_affinity {
+        Some(own) => chooses(own, cluster),
+        None if placement.cluster_affinities.is_empty() => true,
+        None => placement.cluster_affinities.iter().any(|group| has(group, cluster)),
+    }
+}
+
+/// Returns true if the group or one of its overflow groups chooses the cluster.
+fn has(group: &ClusterAffinityTerm, cluster: &Cluster) -> bool {
+    let tiers = group.overflow_affinities.iter().map(|tier| &tier.affinity);
+    std::iter::once(&group.affinity).chain(tiers).any(|affinity| chooses(affinity, cluster))
+}
+
 #[cfg(test)]
 mod tests {
+    use ironclad_api::policy::{ClusterAffinity, OverflowClusterAffinity};
+
     use super::*;
     use crate::testkit::{cluster, group};
+
+    #[test]
+    fn clusters_that_any_part_of_a_placement_chooses() {
+        let names = |names: &[&str]| ClusterAffinity {
+            cluster_names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..ClusterAffinity::default()
+        };
+        let of = |own: Option<ClusterAffinity>, cluster_affinities| Placement {
+            cluster_affinity: own,
+            cluster_affinities,
+            ..Placement::default()
+        };
+        let overflow = OverflowClusterAffinity { affinity_name: "o".into(), affinity: names(&["m3"]) };
+        let tiered = ClusterAffinityTerm { overflow_affinities: vec![overflow], ..group("t", &["m1"]) };
+        for (name, placement, want) in [
+            ("nothing given", of(None, vec![]), "m1 m2 m3"),
+            ("an affinity", of(Some(names(&["m2"])), vec![]), "m2"),
+            ("several groups", of(None, vec![group("p", &["m1"]), group("b", &["m2"])]), "m1 m2"),
+            ("a group with an overflow", of(None, vec![tiered]), "m1 m3"),
+            ("a group without clusters", of(None, vec![group("p", &["m9"])]), ""),
+        ] {
+            let found = ["m1", "m2", "m3"].into_iter().filter(|name| may_choose(&placement, &cluster(name)));
+            assert_eq!(found.collect::<Vec<_>>().join(" "), want, "{name}");
+        }
+    }
 
     #[test]
     fn clusters_of_earlier_groups_only_are_passed_over() {

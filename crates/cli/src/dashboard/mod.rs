@@ -3,7 +3,13 @@
 //! The views are those of the verbs: each is computed by the function whose result a verb prints.
 
 mod failed;
+mod logs;
+mod manifests;
 mod observe;
+mod policies;
+mod quotas;
+mod scheduling;
+mod services;
 mod views;
 
 use anyhow::Context as _;

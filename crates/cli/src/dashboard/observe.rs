@@ -7,6 +7,7 @@ use std::{
 
 use ironclad_api::{
     cluster::Cluster,
+    gates::Gate,
     namespaces,
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
@@ -46,6 +47,12 @@ pub(super) async fn bindings(
     Ok(views::workloads(all.iter().map(Binding::view), &unready(clusters)))
 }
 
+/// True if the leader says that a feature gate is off.
+pub(super) async fn is_off(client: &Client, gate: Gate) -> bool {
+    let known = crate::leader::configuration(client).await;
+    known.is_ok_and(|configuration| !configuration.settings().gates.enabled(gate))
+}
+
 fn unready(clusters: &[Cluster]) -> BTreeSet<ClusterName> {
     let unready = clusters.iter().filter(|cluster| !cluster.is_ready());
     unready.map(|cluster| ClusterName::from(cluster.name_any().as_str())).collect()
@@ -66,11 +73,22 @@ pub(super) async fn queue(client: &Client) -> Vec<Row> {
 
 /// Events of a namespace, or of all: the newest ones, newest first.
 pub(super) async fn events(client: &Client, namespace: Option<&str>) -> anyhow::Result<Vec<Entry>> {
+    events_with(client, namespace, None).await
+}
+
+/// The same, with one reason only.
+pub(super) async fn events_with(
+    client: &Client,
+    namespace: Option<&str>,
+    reason: Option<&str>,
+) -> anyhow::Result<Vec<Entry>> {
     let api = match namespace {
         Some(namespace) => Api::<Event>::namespaced(client.clone(), namespace),
         None => Api::<Event>::all(client.clone()),
     };
-    let found = pages::all(&api, ListParams::default()).await?;
+    let fields = reason.map(|reason| format!("reason={reason}"));
+    let parameters = ListParams { field_selector: fields, ..ListParams::default() };
+    let found = pages::all(&api, parameters).await?;
     let read = found.iter().filter_map(|event| views::event(&serde_json::to_value(event).ok()?));
     let mut all = views::timeline(read);
     all.truncate(EVENTS_MAX);

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use ironclad_api::autoscaling::FederatedHPA;
-use ironclad_dashboard::{Change, Failed, Look, Reference, Views};
+use ironclad_dashboard::{Account, Change, Failed, Look, Reference, Views};
 use ironclad_fleet::tree::LinkState;
 use ironclad_planning::views;
 use ironclad_runtime::Api;
@@ -14,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, observe};
+use super::{failed::failed, logs, manifests, observe, policies, quotas, scheduling, services};
 use crate::{
     bindings,
     connect::Plane,
@@ -133,6 +133,15 @@ impl Live {
         Ok(json!({ "text": why::rendered(&explanation), "explanation": explanation, "notes": notes }))
     }
 
+    async fn manifests_of(&self, template: &Reference, cluster: Option<&str>) -> anyhow::Result<Value> {
+        manifests::look(&self.client().await?, template, cluster).await
+    }
+
+    async fn logs_of(&self, template: &Reference) -> anyhow::Result<Value> {
+        let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+        logs::look(&client, kubeconfig.as_ref(), &self.clock, template).await
+    }
+
     async fn timeline_of(&self, template: &Reference) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let Reference { namespace, kind, name } = template;
@@ -174,6 +183,18 @@ impl Live {
             None => notes.push("you may not list events in all namespaces".to_owned()),
         }
         Ok(json!({ "rows": views::timeline(entries), "notes": notes }))
+    }
+
+    async fn policies_of(&self) -> anyhow::Result<Value> {
+        policies::look(&self.client().await?).await
+    }
+
+    async fn services_of(&self) -> anyhow::Result<Value> {
+        services::look(&self.client().await?, &self.clock).await
+    }
+
+    async fn quotas_of(&self) -> anyhow::Result<Value> {
+        quotas::look(&self.client().await?).await
     }
 
     async fn evictions_of(&self) -> anyhow::Result<Value> {
@@ -222,11 +243,16 @@ impl Live {
     }
 
     async fn scheduling_of(&self) -> anyhow::Result<Value> {
-        let client = self.client().await?;
-        Ok(match leader::scheduling_queue(&client).await {
-            Ok(rows) => json!({ "rows": rows }),
-            Err(why) => json!({ "rows": [], "unknown": why }),
-        })
+        Ok(scheduling::queue(&self.client().await?).await)
+    }
+
+    async fn preemptions_of(&self) -> anyhow::Result<Value> {
+        scheduling::preemptions(&self.client().await?).await
+    }
+
+    async fn accounts_of(&self, by: Account) -> anyhow::Result<Value> {
+        let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+        scheduling::accounts(&client, kubeconfig.as_ref(), &self.clock, by).await
     }
 
     async fn autoscalers_of(&self) -> anyhow::Result<Value> {
@@ -275,8 +301,28 @@ impl Views for Live {
         self.told(self.why_of(template))
     }
 
+    fn manifests<'a>(&'a self, template: &'a Reference, cluster: Option<&'a str>) -> Look<'a> {
+        self.told(self.manifests_of(template, cluster))
+    }
+
+    fn logs<'a>(&'a self, template: &'a Reference) -> Look<'a> {
+        self.told(self.logs_of(template))
+    }
+
     fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a> {
         self.told(self.timeline_of(template))
+    }
+
+    fn policies(&self) -> Look<'_> {
+        self.told(self.policies_of())
+    }
+
+    fn services(&self) -> Look<'_> {
+        self.told(self.services_of())
+    }
+
+    fn quotas(&self) -> Look<'_> {
+        self.told(self.quotas_of())
     }
 
     fn evictions(&self) -> Look<'_> {
@@ -299,6 +345,14 @@ impl Views for Live {
         self.told(self.scheduling_of())
     }
 
+    fn preemptions(&self) -> Look<'_> {
+        self.told(self.preemptions_of())
+    }
+
+    fn accounts(&self, by: Account) -> Look<'_> {
+        self.told(self.accounts_of(by))
+    }
+
     fn autoscalers(&self) -> Look<'_> {
         self.told(self.autoscalers_of())
     }
@@ -313,7 +367,7 @@ impl Views for Live {
 }
 
 /// Number of rows by their state.
-fn sums(states: impl Iterator<Item = LinkState>) -> BTreeMap<String, usize> {
+pub(super) fn sums(states: impl Iterator<Item = LinkState>) -> BTreeMap<String, usize> {
     states.fold(BTreeMap::new(), |mut sums, state| {
         *sums.entry(format!("{state:?}")).or_default() += 1;
         sums

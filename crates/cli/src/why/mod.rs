@@ -3,7 +3,7 @@
 
 mod print;
 pub(crate) mod read;
-mod services;
+pub(crate) mod services;
 #[cfg(test)]
 mod tests;
 

@@ -10,10 +10,11 @@ use ironclad_fleet::{ClusterName, Clusters};
 use ironclad_propagation::services::{
     Options, ServiceKey,
     dispatch::{self, Seen},
-    explain::explain,
+    explain::{Explanation, explain},
 };
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
@@ -93,29 +94,44 @@ async fn service(client: &Client, key: &ServiceKey, clock: &Clock) -> anyhow::Re
     let clusters: Clusters =
         list.into_iter().map(|cluster| (cluster.name_any().as_str().into(), Arc::new(cluster))).collect();
     let of_service: Vec<Arc<Work>> = of_service.into_iter().map(Arc::new).collect();
-    let unready = dispatch::unready_reporters(&of_service, &clusters);
+    output::note(ASSUMED);
+    let near = &mut None;
+    let explanation = explained(client, (key, &mcs), &clusters, &of_service, near, clock.wall_seconds()).await?;
+    Ok((json!(explanation), explanation.lines()))
+}
+
+/// Told with every explanation of a MultiClusterService.
+pub(crate) const ASSUMED: &str =
+    "not known here: the flags of services over clusters that the leader runs with; the defaults are assumed";
+
+/// Explains a MultiClusterService with the Works that belong to it. All Works of the fleet are listed into `near` if
+/// one of its providers is not ready: they say where its backends are.
+///
+/// # Errors
+/// If the control plane does not answer.
+pub(crate) async fn explained(
+    client: &Client,
+    (key, mcs): (&ServiceKey, &MultiClusterService),
+    clusters: &Clusters,
+    of_service: &[Arc<Work>],
+    near: &mut Option<Vec<Work>>,
+    now: Timestamp,
+) -> anyhow::Result<Explanation> {
+    let unready = dispatch::unready_reporters(of_service, clusters);
     let mut evicted = BTreeSet::<ClusterName>::new();
     if !unready.is_empty() {
         let services: Api<Service> = Api::namespaced(client.clone(), &key.namespace);
         let selector = services.get_opt(&key.name).await?.and_then(|service| service.spec?.selector);
         let selector: StringMap = selector.unwrap_or_default();
-        let near = crate::pages::all(&works, ListParams::default()).await.context("listing Works")?;
-        evicted = dispatch::evicted(unready, &key.namespace, &selector, near.iter());
+        if near.is_none() {
+            let works: Api<Work> = Api::all(client.clone());
+            *near = Some(crate::pages::all(&works, ListParams::default()).await.context("listing Works")?);
+        }
+        evicted = dispatch::evicted(unready, &key.namespace, &selector, near.iter().flatten());
     }
-    let seen = Seen {
-        key,
-        mcs: Some(&mcs),
-        clusters: &clusters,
-        works: &of_service,
-        evicted: &evicted,
-        options: Options::default(),
-        now: clock.wall_seconds(),
-    };
-    output::note(
-        "not known here: the flags of services over clusters that the leader runs with; the defaults are assumed",
-    );
-    let explanation = explain(&seen).context("it was read just now")?;
-    Ok((json!(explanation), explanation.lines()))
+    let options = Options::default();
+    let seen = Seen { key, mcs: Some(mcs), clusters, works: of_service, evicted: &evicted, options, now };
+    explain(&seen).context("it was read just now")
 }
 
 async fn cluster(client: &Client, name: &str) -> anyhow::Result<(Value, Vec<String>)> {

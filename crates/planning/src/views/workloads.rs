@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use ironclad_api::{
     Condition, annotations,
     conditions::{self, TRUE, binding::FULLY_APPLIED},
-    work::{AggregatedStatusItem, ResourceHealth},
+    work::{AggregatedStatusItem, ObjectReference, ResourceHealth},
 };
 use ironclad_fleet::{BindingRef, ClusterName, targets, tree::LinkState};
 use jiff::Timestamp;
@@ -112,8 +112,6 @@ pub fn binding_row(binding: BindingRef<'_>, unready: &BTreeSet<ClusterName>) -> 
         .collect();
     let leaving: Vec<String> = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.clone()).collect();
     let (state, reason, since) = state(binding, &clusters, &leaving);
-    let kind = resource.kind.to_lowercase();
-    let group = resource.api_version.split_once('/').map(|(group, _)| group);
     let placed = clusters.iter().map(|place| place.replicas).reduce(i32::saturating_add);
     let ready = clusters.iter().filter_map(|place| place.ready).reduce(|sum, ready| sum + ready);
     BindingRow {
@@ -121,7 +119,7 @@ pub fn binding_row(binding: BindingRef<'_>, unready: &BTreeSet<ClusterName>) -> 
         namespace: resource.namespace.clone(),
         kind: resource.kind.clone(),
         name: resource.name.clone(),
-        word: group.map_or_else(|| kind.clone(), |group| format!("{kind}.{group}")),
+        word: word(resource),
         state,
         reason,
         since,
@@ -131,6 +129,15 @@ pub fn binding_row(binding: BindingRef<'_>, unready: &BTreeSet<ClusterName>) -> 
         leaving,
         policy: policy(binding),
         priority: spec.schedule_priority.as_ref().map(|priority| priority.priority),
+    }
+}
+
+/// The type of a template as `get` takes it, such as `deployment.apps`.
+pub(super) fn word(resource: &ObjectReference) -> String {
+    let kind = resource.kind.to_lowercase();
+    match resource.api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}"),
+        None => kind,
     }
 }
 

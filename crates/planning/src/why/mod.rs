@@ -1,6 +1,7 @@
 //! Reasons of a template's placement: the detector's and the scheduler's own decisions, run again over what is there,
 //! with their reasons kept. Nothing here decides anything itself.
 
+mod competition;
 mod last;
 mod not;
 pub mod queue;
@@ -20,15 +21,14 @@ use ironclad_fleet::{
     tree::{Explained, LinkState, Placed},
 };
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::{
-    detector::claim::Claim, namespace, policy_match, skipped_resources::Skipped, template::Identity,
-};
+use ironclad_propagation::{namespace, skipped_resources::Skipped};
 use ironclad_scheduling::{groups, preempt::may_preempt};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 pub use self::{
+    competition::{Competition, competition},
     last::LastCopy,
     not::{Answer, answer, because_of_cluster},
     queue::Queue,
@@ -289,22 +289,14 @@ fn preempts(
     preemption(&fleet, &binding.key(), As::default(), now)
 }
 
-/// For a template that is claimed: the policy that has it, and all that select it, too. One that would win against
-/// the present one does not, since a claim is kept.
+/// For a template that is claimed: the policy that has it, and all that select it, too.
 fn competing_policies(fleet: &Fleet, template: &Value, because: &mut Vec<Because>) {
-    let Some(claim) = Claim::of_template(template) else { return };
-    let Some(choice) = policy_match::choose(fleet.policies(), &Identity::of(template)) else { return };
-    let holder = claim.policy();
-    if choice.policy.key() == holder {
-        because.push(Reason::PolicyChosen { policy: holder, by: choice.by.as_str() }.into());
-        let lost = choice.losers.iter().map(|(policy, why)| Reason::PolicyLost { policy: policy.key(), why }.into());
-        because.extend(lost);
-        return;
-    }
-    because.push(Reason::StaysClaimed { policy: holder.clone() }.into());
-    let others = std::iter::once(choice.policy).chain(choice.losers.iter().map(|(policy, _)| *policy));
-    let others = others.map(policy_match::Policy::key).filter(|policy| *policy != holder);
-    because.extend(others.map(|policy| Reason::PolicyLost { policy, why: "the template is claimed already" }.into()));
+    let Some(Competition { holder, by, others }) = competition(fleet.policies(), template) else { return };
+    because.push(match by {
+        Some(by) => Reason::PolicyChosen { policy: holder, by: by.as_str() }.into(),
+        None => Reason::StaysClaimed { policy: holder }.into(),
+    });
+    because.extend(others.into_iter().map(|(policy, why)| Reason::PolicyLost { policy, why }.into()));
 }
 
 /// True for Namespaces, which namespace sync brings to members.

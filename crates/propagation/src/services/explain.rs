@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use ironclad_api::{conditions::work::APPLIED, work::Work};
 use ironclad_fleet::ClusterName;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{
     SLICE_API_VERSION, SLICE_KIND,
@@ -57,25 +56,35 @@ pub struct Target {
     pub not_ready: Option<String>,
 }
 
+/// The clusters whose EndpointSlices of one Service were collected for this flow, among these Works, with their number
+/// and that of their addresses.
+pub fn sources<'w>(works: impl IntoIterator<Item = &'w Work>, flow: Flow) -> BTreeMap<ClusterName, Source> {
+    let mut all = BTreeMap::<ClusterName, Source>::new();
+    for work in works {
+        let stays = work.metadata.deletion_timestamp.is_none() && collect::is_collected_for(work, flow);
+        let Some(key) = key_of(work).filter(|_| stays) else { continue };
+        let Some(slice) = manifest(work, SLICE_API_VERSION, SLICE_KIND) else { continue };
+        let source = all.entry(key.cluster).or_default();
+        source.slices += 1;
+        source.addresses += slice::addresses(&slice).len();
+    }
+    all
+}
+
 /// Explains what [`dispatch::decide`] makes of the same snapshot; `None` if there is no MultiClusterService.
 #[must_use]
 pub fn explain(seen: &Seen<'_>) -> Option<Explanation> {
     let mcs = seen.mcs?;
-    let source = |name: ClusterName| {
-        let collected = seen.works.iter().filter(|work| {
-            collect::is_collected_for(work, Flow::MultiClusterService)
-                && work.metadata.deletion_timestamp.is_none()
-                && key_of(work).is_some_and(|key| key.cluster == name)
-        });
-        let slices: Vec<Value> = collected.filter_map(|work| manifest(work, SLICE_API_VERSION, SLICE_KIND)).collect();
+    let mut collected = sources(seen.works.iter().map(|work| &**work), Flow::MultiClusterService);
+    let mut source = |name: ClusterName| {
         let cluster = seen.clusters.get(&name);
         let held_back = match cluster.map(|cluster| dispatch::provider(seen, &name, cluster)) {
             Some(Provider::Withheld(why)) => Some(why),
             Some(Provider::ServedFor(left)) => Some(format!("in {} s, as it is not ready", left.as_secs())),
             Some(Provider::Served) | None => None,
         };
-        let addresses = slices.iter().map(|slice| slice::addresses(slice).len()).sum();
-        (name, Source { slices: slices.len(), addresses, held_back })
+        let known = collected.remove(&name).unwrap_or_default();
+        (name, Source { held_back, ..known })
     };
     let target = |name: ClusterName| {
         let of_cluster = |work: &&std::sync::Arc<Work>| key_of(work).is_some_and(|key| key.cluster == name);
@@ -93,7 +102,7 @@ pub fn explain(seen: &Seen<'_>) -> Option<Explanation> {
     Some(Explanation {
         service: seen.key.to_string(),
         is_served: is_served(mcs),
-        providers: selected(lists[0], seen.clusters).into_iter().map(source).collect(),
+        providers: selected(lists[0], seen.clusters).into_iter().map(&mut source).collect(),
         consumers: selected(lists[1], seen.clusters).into_iter().map(target).collect(),
         missing: missing(&lists, seen.clusters).into_iter().collect(),
         conditions: mcs_conditions(mcs).iter().map(|c| format!("{}={}: {}", c.type_, c.status, c.message)).collect(),

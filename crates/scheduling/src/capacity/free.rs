@@ -108,6 +108,11 @@ impl FreeCapacity {
         self.allocatable.get(resource).copied().unwrap_or(0)
     }
 
+    /// The resources that the cluster offers.
+    pub(super) fn resources(&self) -> impl Iterator<Item = &str> {
+        self.allocatable.keys()
+    }
+
     /// Nodes counted by the cluster's models.
     pub(super) fn nodes(&self) -> Option<&Nodes> {
         self.nodes.as_ref()

@@ -10,6 +10,7 @@
 //! bindings. [`Capacity::take_grown`] says where something became free since, whatever it was. Estimators over gRPC and
 //! the clock stay outside.
 
+mod account;
 pub mod demand;
 mod footprint;
 mod free;
@@ -33,6 +34,7 @@ use ironclad_api::{
 use ironclad_fleet::{BindingKey, ClusterName};
 use jiff::Timestamp;
 
+pub use account::Account;
 pub(crate) use demand::Amounts;
 pub use demand::Demand;
 pub(crate) use footprint::{Footprint, Share};

@@ -66,10 +66,10 @@ pub(super) struct Nominated {
     /// Order of the nominations.
     number: u64,
     /// Request of one replica or one component set.
-    parts: Arc<[Part]>,
+    pub(super) parts: Arc<[Part]>,
     /// The same with requirements on nodes.
     claimed: Arc<[SetPart]>,
-    count: i64,
+    pub(super) count: i64,
 }
 
 impl fmt::Display for Nominated {

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::policy::ClusterTaintPolicy;
+use ironclad_api::{
+    networking::MultiClusterService,
+    policy::{ClusterTaintPolicy, FederatedResourceQuota, PropagationPolicy},
+};
 use ironclad_testkit::{
     binary::{Daemon, free_port, ironclad},
     browser::{Browser, Node},
     real::{browser_or_skip, until},
 };
-use k8s_openapi::api::core::v1::Event;
-use kube::{Api, api::PostParams};
+use k8s_openapi::api::core::v1::{Event, Secret, Service};
+use kube::{Api, Client, api::PostParams};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -23,6 +26,8 @@ use crate::failover_walk::client;
 const DEADLINE: Duration = Duration::from_secs(120);
 /// A name that is markup, a script, and turns the direction of text.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>\u{202e}";
+/// Value of a Secret, nine bytes.
+const HUSH: &str = "aHVzaC1odXNo";
 
 struct World {
     daemon: Daemon,
@@ -202,11 +207,32 @@ impl Pages {
     }
 }
 
+/// Makes an object for each page that the sample leaves empty.
+async fn objects_of_pages(plane: &Client) -> anyhow::Result<()> {
+    let parameters = PostParams::default();
+    let policy: PropagationPolicy = serde_json::from_value(json!({"metadata": {"name": "wide"}, "spec": {
+        "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]}}))?;
+    Api::<PropagationPolicy>::namespaced(plane.clone(), "default").create(&parameters, &policy).await?;
+    let quota: FederatedResourceQuota =
+        serde_json::from_value(json!({"metadata": {"name": "cores"}, "spec": {"overall": {"cpu": "100"}}}))?;
+    Api::<FederatedResourceQuota>::namespaced(plane.clone(), "default").create(&parameters, &quota).await?;
+    let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "token"}, "data": {"token": HUSH}}))?;
+    Api::<Secret>::namespaced(plane.clone(), "default").create(&parameters, &secret).await?;
+    let service: Service = serde_json::from_value(json!({"metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}))?;
+    Api::<Service>::namespaced(plane.clone(), "default").create(&parameters, &service).await?;
+    let service: MultiClusterService =
+        serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"types": ["CrossCluster"]}}))?;
+    Api::<MultiClusterService>::namespaced(plane.clone(), "default").create(&parameters, &service).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     let Some(program) = browser_or_skip()? else { return Ok(()) };
-    let gates = ["--clusters", "3", "--demo", "--feature-gates=Failover=true", "--resource-eviction-rate", "0.05"];
-    let world = World::start(&gates, "ctrl-c").await?;
+    let gates = "--feature-gates=Failover=true,MultiClusterService=true";
+    let flags = ["--clusters", "3", "--demo", gates, "--resource-eviction-rate", "0.05"];
+    let world = World::start(&flags, "ctrl-c").await?;
     let plane = client(world.kubeconfig().as_ref(), Some("ironclad")).await?;
     let event: Event = serde_json::from_value(json!({"metadata": {"name": "hostile", "namespace": "default"},
         "involvedObject": {"kind": "Deployment", "namespace": "default", "name": "web", "apiVersion": "apps/v1"},
@@ -218,6 +244,7 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         "taintsToAdd": [{"key": "example.com/not-ready", "effect": "NoExecute", "addOnMatchSeconds": 1}]}}))?;
     Api::<ClusterTaintPolicy>::all(plane.clone()).create(&PostParams::default(), &policy).await?;
 
+    objects_of_pages(&plane).await?;
     let mut pages = Pages { browser: Browser::start(&program).await?, origin: world.origin.clone() };
     pages.browser.open(&world.login).await?;
     pages.has("heading", "Fleet").await?;
@@ -234,10 +261,19 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         ("/workload/default/deployment.apps/web", "deployment default/web", "treeitem", "Deployment default/web"),
         ("/workload/default/deployment.apps/web?tab=why", "deployment default/web", "region", "Why"),
         ("/workload/default/deployment.apps/web?tab=timeline", "deployment default/web", "cell", "Hostile"),
+        ("/workload/default/deployment.apps/web?tab=yaml", "deployment default/web", "button", "Manifest in member1"),
+        ("/workload/default/deployment.apps/web?tab=logs", "deployment default/web", "region", "Log of member"),
+        ("/workload/default/secret/token?tab=yaml", "secret default/token", "StaticText", "token: 9 bytes"),
+        ("/policies", "Policies", "rowheader", "wide"),
+        ("/policies?filter=shadowed!%3D0", "Policies", "StaticText", "its selector is less specific"),
+        ("/services", "Services", "StaticText", "in 1 EndpointSlice"),
+        ("/quotas", "Quotas", "rowheader", "cores"),
         ("/evictions", "Evictions", "StaticText", "Rate"),
         // A hostile message is shown as text.
         ("/events?filter=reason%3DHostile", "Events", "cell", "<script>document.title='pwned'</script>"),
         ("/scheduling", "Scheduling", "heading", "Scheduling"),
+        ("/scheduling?tab=preemptions", "Scheduling", "StaticText", "No workload is being preempted"),
+        ("/scheduling?tab=capacity", "Scheduling", "rowheader", "member1"),
         ("/autoscalers", "Autoscalers", "StaticText", "no FederatedHPA"),
         ("/plan?clusters=member1", "Plan", "rowheader", "Deployment"),
         ("/system", "System", "rowheader", "taint-manager"),
@@ -246,6 +282,8 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         pages.open(path).await?;
         pages.has("heading", heading).await?;
         pages.has(role, text).await.with_context(|| path.to_owned())?;
+        let content = pages.browser.value("document.body.textContent").await?;
+        ensure!(content.as_str().is_some_and(|content| !content.contains(HUSH)), "{path} shows the value of a Secret");
         let title = pages.browser.value("document.title").await?;
         ensure!(title.as_str().is_some_and(|title| title.ends_with("Ironclad")), "{path}: {title}");
         // The command line of the page is one that works, and asks the same.

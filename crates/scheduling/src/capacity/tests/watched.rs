@@ -881,3 +881,28 @@ fn changes_meanwhile_outlive_a_write_that_fails() {
         }
     }
 }
+
+#[test]
+fn accounts_name_what_is_observed_and_what_is_promised() {
+    let told = |capacity: &Capacity| {
+        let all = capacity.account(&m1()).unwrap();
+        let each = all.iter().map(|(name, one)| {
+            format!("{name} {}-{}-{}-{}={}", one.offered, one.observed, one.promised, one.held, one.free())
+        });
+        each.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(told(&ten_cores()), "cpu 10000-0-0-0=10000, pods 110-0-0-0=110", "by the summary");
+    let mut summed = ten_cores();
+    assign(&mut summed, &asking(4, &[]), &[("m1", 4)], S(0));
+    assert_eq!(told(&summed), "cpu 10000-0-4000-0=6000, pods 110-0-4-0=106", "promised beside the summary");
+    let mut capacity = promised();
+    assert_eq!(told(&capacity), "cpu 10000-0-4000-0=6000, pods 110-0-4-0=106", "promised by node");
+    comes(&mut capacity, &pod("web", "n1"), S(1));
+    assert_eq!(told(&capacity), "cpu 10000-1000-3000-0=6000, pods 110-1-3-0=106", "one pod has come");
+    let mut nominee = asking(2, &[]);
+    nominee.metadata.name = Some("other-deployment".into());
+    nominee.spec.resource.name = "other".into();
+    capacity.nominate(&nominee, &targets(&[("m1", 2)]), &Options::default());
+    assert_eq!(told(&capacity), "cpu 10000-1000-3000-2000=4000, pods 110-1-3-2=104", "held for a preemptor");
+    assert_eq!(capacity.account(&"m9".into()), None);
+}

@@ -1,0 +1,36 @@
+//! FederatedResourceQuotas.
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{gates::Gate, policy::FederatedResourceQuota, work::ResourceBinding};
+use ironclad_planning::views;
+use ironclad_runtime::Api;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{observe, views::sums};
+use crate::{plan::read::every, report::permitted};
+
+/// The view of all quotas.
+pub(super) async fn look(client: &Client) -> anyhow::Result<Value> {
+    let (mut notes, clusters) = (Vec::new(), observe::clusters(client).await?);
+    let Some(all) = permitted(every(Api::<FederatedResourceQuota>::all(client.clone())).await)? else {
+        notes.push("you may not list federatedresourcequotas.policy.karmada.io in all namespaces".to_owned());
+        return Ok(json!({ "sums": {}, "rows": [], "notes": notes }));
+    };
+    let mut bindings = Vec::new();
+    if !all.is_empty() {
+        match permitted(every(Api::<ResourceBinding>::all(client.clone())).await)? {
+            Some(found) => bindings = found,
+            None => {
+                notes.push("you may not list resourcebindings.work.karmada.io: what is refused is not known".into())
+            }
+        }
+        if observe::is_off(client, Gate::FederatedQuotaEnforcement).await {
+            notes.push("feature gate FederatedQuotaEnforcement is off: limits over all clusters refuse nothing".into());
+        }
+    }
+    let names: BTreeSet<String> = clusters.iter().map(ResourceExt::name_any).collect();
+    let rows = views::quotas(&all, &bindings, &names);
+    Ok(json!({ "sums": sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
+}

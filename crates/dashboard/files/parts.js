@@ -151,6 +151,14 @@ export function notes(all) {
 }
 
 /**
+ * True if some of what is shown may not be listed: then nobody can say that there is none.
+ * @param {any} view
+ */
+export function hidden(view) {
+  return Boolean(view.notes?.some((/** @type {string} */ note) => note.startsWith('you may not list')));
+}
+
+/**
  * Nothing is there, and the command that changes it.
  * @param {string} what
  * @param {string} [command]

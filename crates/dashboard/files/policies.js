@@ -2,7 +2,7 @@
 // @ts-check
 import { h } from './dom.js';
 import { count } from './format.js';
-import { clusterLink, mark, none, notes, pages, table, tools, WORDS } from './parts.js';
+import { clusterLink, hidden, mark, none, notes, pages, table, tools, WORDS } from './parts.js';
 
 /** Clusters and policies that a cell names; the rest is a number. */
 const NAMED = 6;
@@ -46,7 +46,7 @@ export const policies = {
   view: ({ search }) => `view=policies&${search}`,
   cli: () => 'ironclad get propagationpolicies,clusterpropagationpolicies -A -o wide',
   draw(view, context) {
-    if (!view.total) return [notes(view.notes), none('There is no policy, so no template is propagated.', 'ironclad apply -f web.yaml --all-clusters')];
+    if (!view.total) return [notes(view.notes), hidden(view) ? null : none('There is no policy, so no template is propagated.', 'ironclad apply -f web.yaml --all-clusters')];
     const { Ok = 0, Waiting = 0, Broken = 0 } = view.sums;
     return [
       h('p', { class: 'sum', key: 'sum' }, h('b', null, count(view.total, 'policy', 'policies')), `: ${Ok} in effect, ${Waiting} waiting, `,

@@ -2,7 +2,7 @@
 // @ts-check
 import { h } from './dom.js';
 import { count } from './format.js';
-import { clusterLink, mark, none, notes, pages, stacked, table, tools, WORDS, workloadPath } from './parts.js';
+import { clusterLink, hidden, mark, none, notes, pages, stacked, table, tools, WORDS, workloadPath } from './parts.js';
 
 /** @param {any[]} limits */
 function used(limits) {
@@ -33,7 +33,7 @@ export const quotas = {
   view: ({ search }) => `view=quotas&${search}`,
   cli: () => 'ironclad get federatedresourcequotas -A',
   draw(view, context) {
-    if (!view.total) return [notes(view.notes), none('There is no FederatedResourceQuota. What one would look like:', 'ironclad explain federatedresourcequota.spec')];
+    if (!view.total) return [notes(view.notes), hidden(view) ? null : none('There is no FederatedResourceQuota. What one would look like:', 'ironclad explain federatedresourcequota.spec')];
     const { Ok = 0, Waiting = 0, Broken = 0 } = view.sums;
     return [
       h('p', { class: 'sum', key: 'sum' }, h('b', null, count(view.total, 'quota')), `: ${Ok} kept, ${Waiting} waiting, `,

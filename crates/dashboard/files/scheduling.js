@@ -2,7 +2,7 @@
 // @ts-check
 import { ago, bytes, cores, count } from './format.js';
 import { h } from './dom.js';
-import { clusterLink, failure, happened, mark, none, notes, pages, stacked, table, tabs, tools, WORDS, workloadPath } from './parts.js';
+import { clusterLink, failure, happened, hidden, mark, none, notes, pages, stacked, table, tabs, tools, WORDS, workloadPath } from './parts.js';
 
 /** @typedef {import('./app.js').Context} Context */
 
@@ -95,7 +95,7 @@ function preemptions(view, context) {
         { name: 'Who leaves', field: 'victims', cell: (row) => row.victims.map(leaves) },
       ], view.rows, { key: (row) => `${row.namespace}/${row.name}` }),
       pages(context, view),
-    ] : none('No workload is being preempted. Who would leave for one:', 'ironclad plan preemption NAME -n NAMESPACE'),
+    ] : hidden(view) ? null : none('No workload is being preempted. Who would leave for one:', 'ironclad plan preemption NAME -n NAMESPACE'),
     view.past.length ? h('section', { key: 'past', 'aria-labelledby': 'h-past' },
       h('h2', { id: 'h-past' }, 'Preempted lately'), happened(null, 'Preempted lately', view.past)) : null,
   ];
@@ -126,7 +126,7 @@ function capacity(view, context) {
   const nodes = byNode(context);
   const source = h('label', null, 'Counted by', h('select', { value: nodes ? 'nodes' : '', change: (/** @type {any} */ event) => context.set({ by: event.target.value, offset: '' }) },
     h('option', { value: '', selected: !nodes }, 'reports of clusters'), h('option', { value: 'nodes', selected: nodes }, 'nodes and Pods')));
-  const how = view.leaderCountsNodes
+  const how = view.leaderCountsNodes === null ? 'Which of both the leader counts by is not known here.' : view.leaderCountsNodes
     ? 'The leader counts by nodes and Pods, which it watches; members are asked for them here once, and reports are followed.' : 'The leader counts by the reports of clusters.';
   if (!view.total) return [none('No cluster has joined the fleet.', 'ironclad join member1 --cluster-kubeconfig FILE')];
   return [

@@ -2,7 +2,7 @@
 // @ts-check
 import { h } from './dom.js';
 import { ago, count } from './format.js';
-import { clusterLink, mark, none, notes, pages, table, tools, WORDS } from './parts.js';
+import { clusterLink, hidden, mark, none, notes, pages, table, tools, WORDS } from './parts.js';
 
 /** Clusters that a cell names; the rest is a number. */
 const NAMED = 8;
@@ -34,7 +34,7 @@ export const services = {
   view: ({ search }) => `view=services&${search}`,
   cli: () => 'ironclad get multiclusterservices,serviceexports,serviceimports -A',
   draw(view, context) {
-    if (!view.total) return [notes(view.notes), none('No service is reached from several clusters. What one would look like:', 'ironclad explain multiclusterservice.spec')];
+    if (!view.total) return [notes(view.notes), hidden(view) ? null : none('No service is reached from several clusters. What one would look like:', 'ironclad explain multiclusterservice.spec')];
     const { Ok = 0, Waiting = 0, Broken = 0 } = view.sums;
     return [
       h('p', { class: 'sum', key: 'sum' }, h('b', null, count(view.total, 'service')), `: ${Ok} healthy, ${Waiting} waiting, `,

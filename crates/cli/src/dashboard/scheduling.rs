@@ -65,7 +65,9 @@ pub(super) async fn accounts(
     by: Account,
 ) -> anyhow::Result<Value> {
     let mut notes = Vec::new();
-    let mut fleet = Fleet { settings: leader::settings(client).await, ..Fleet::default() };
+    let known = leader::configuration(client).await.ok().map(|configuration| configuration.settings());
+    let by_node = known.as_ref().map(|settings| settings.estimators);
+    let mut fleet = Fleet { settings: known.unwrap_or_default(), ..Fleet::default() };
     observe::clusters(client).await?.into_iter().for_each(|cluster| fleet.world.insert_cluster(cluster));
     let bindings = bindings(client, &mut notes, ": what is promised and held is not known").await?;
     bindings.into_iter().for_each(|binding| fleet.world.insert_binding(binding));
@@ -77,7 +79,6 @@ pub(super) async fn accounts(
     }
     let state = State::of_fleet(&fleet, clock.wall_seconds());
     let rows = views::accounts(&state.capacity, &fleet.world.clusters);
-    let by_node = fleet.settings.estimators;
     Ok(
         json!({ "sums": sums(rows.iter().map(|row| row.state)), "rows": rows, "leaderCountsNodes": by_node, "notes": notes }),
     )

@@ -22,6 +22,14 @@ pub mod cluster {
     pub const PARTIAL: &str = "Partial";
     /// Discovery found nothing.
     pub const EMPTY: &str = "Empty";
+    /// The agent's clock differs.
+    pub const AGENT_CLOCK_DIFFERS: &str = "AgentClockDiffers";
+    /// The agent has a tunnel.
+    pub const TUNNEL_OPEN: &str = "TunnelOpen";
+    /// The agent has no tunnel.
+    pub const TUNNEL_MISSING: &str = "TunnelMissing";
+    /// The agent's certificate ends.
+    pub const CERTIFICATE_NOT_RENEWED: &str = "CertificateNotRenewed";
     /// Names resolve.
     pub const SERVICE_DOMAIN_NAME_RESOLUTION_READY: &str = "ServiceDomainNameResolutionReady";
     /// Names do not resolve.

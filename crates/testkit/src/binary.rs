@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-pub use crate::real::Output;
+pub use crate::real::{Output, free_port};
 
 const VERB_DEADLINE: Duration = Duration::from_secs(120);
 const READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -158,8 +158,4 @@ impl Daemon {
         ensure!(status.success(), "it ended with {status}");
         Ok(())
     }
-}
-
-pub fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ironclad_api::reasons::cluster as reasons;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -137,10 +138,10 @@ impl Reason {
             Self::Heard => "ClusterHeard",
             Self::Silent => "ClusterStatusUnknown",
             Self::NeverHeard => "ClusterStatusNeverUpdated",
-            Self::ClockSkew { .. } => "AgentClockDiffers",
-            Self::CertificateEnds { .. } => "CertificateNotRenewed",
-            Self::TunnelOpen => "TunnelOpen",
-            Self::TunnelMissing { .. } => "TunnelMissing",
+            Self::ClockSkew { .. } => reasons::AGENT_CLOCK_DIFFERS,
+            Self::CertificateEnds { .. } => reasons::CERTIFICATE_NOT_RENEWED,
+            Self::TunnelOpen => reasons::TUNNEL_OPEN,
+            Self::TunnelMissing { .. } => reasons::TUNNEL_MISSING,
             Self::ProbedHere => "ClusterProbedHere",
             Self::StatusUnchanged => "StatusUnchanged",
             Self::TaintsFollowReady { .. } => "TaintsFollowReady",

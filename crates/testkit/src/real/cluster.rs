@@ -106,7 +106,7 @@ impl Cluster {
         let mut tries = 0;
         loop {
             tries += 1;
-            let port = port::free()?;
+            let port = port::free_port()?;
             let mut arguments = api_server_arguments(&name, port, etcd, &directory);
             arguments.extend(further_flags.iter().map(Into::into));
             let spec = Spec {

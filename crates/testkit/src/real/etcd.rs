@@ -56,8 +56,8 @@ impl Etcd {
 
     fn start_once(binaries: &Binaries, directory: &Path, syncs: Syncs) -> anyhow::Result<Self> {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        let port = port::free()?;
-        let (client, peer) = (url(port), url(port::free()?));
+        let port = port::free_port()?;
+        let (client, peer) = (url(port), url(port::free_port()?));
         let mut arguments: Vec<OsString> = vec!["--data-dir".into(), directory.join("data").into()];
         for (flag, value) in [
             ("--name", "test"),

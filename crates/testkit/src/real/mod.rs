@@ -31,6 +31,7 @@ pub use self::{
     metrics_api::{CPU, MetricsAnswers, MetricsApi, MetricsServer, Mood, QPS},
     nodes::NodeShape,
     old_member::OldMember,
+    port::free_port,
     wait::until,
 };
 use self::{

@@ -4,7 +4,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,7 +11,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use ironclad_cli::manifests::{Release, Values, objects};
 use ironclad_testkit::{
-    binary::{Daemon, binary, ironclad},
+    binary::{Daemon, binary, free_port, ironclad},
     real::{Binaries, Config, Kubectl, NodeShape, RealEnv, until},
 };
 use serde_json::{Value, json};
@@ -217,11 +216,6 @@ async fn objects_of_each_mode_are_accepted() -> anyhow::Result<()> {
         kubectl.run(["delete", "clusterroles,clusterrolebindings"].iter().chain(&labels)).await?;
     }
     Ok(())
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// A kubeconfig for the same server, with a token in place of the administrator's certificate.

@@ -146,7 +146,3 @@ async fn metrics(address: &str) -> anyhow::Result<String> {
     stream.read_to_string(&mut text).await?;
     Ok(text)
 }
-
-pub(crate) fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}

@@ -18,7 +18,7 @@ use ironclad_runtime::{
     Api, Event, Object, Traffic, Watch, WatchScope, client_from_kubeconfig, kubeconfig_client_config,
 };
 use ironclad_seam::{Clock, Tasks};
-use ironclad_testkit::real;
+use ironclad_testkit::{binary::free_port, real};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Client, ResourceExt as _,
@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::process::{Daemon, Used, binary, free_port, plane_writes};
+use crate::process::{Daemon, Used, binary, plane_writes};
 
 const DEADLINE: Duration = Duration::from_secs(600);
 /// Time after which memory that only the work needed was released.

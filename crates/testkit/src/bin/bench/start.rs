@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ironclad_seam::Clock;
+use ironclad_testkit::binary::free_port;
 
-use crate::process::{Daemon, binary, free_port};
+use crate::process::{Daemon, binary};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

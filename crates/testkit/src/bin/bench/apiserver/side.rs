@@ -4,10 +4,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
 use ironclad_seam::Clock;
-use ironclad_testkit::real::Bare;
+use ironclad_testkit::{binary::free_port, real::Bare};
 use kube::Client;
 
-use crate::process::{Daemon, binary, free_port, used};
+use crate::process::{Daemon, binary, used};
 
 pub(crate) struct Side {
     pub(super) name: &'static str,

@@ -51,7 +51,8 @@ pub fn passed_over(placement: &Placement, in_use: &str, cluster: &Cluster) -> Op
     Some(PassedOver { group: group.affinity_name.clone(), in_use: in_use.to_owned() })
 }
 
-/// Returns true if the affinity of a placement, or any of its groups, chooses the cluster; without either all are chosen.
+/// Returns true if the affinity of a placement, or any of its groups, chooses the cluster; without either all are
+/// chosen.
 #[must_use]
 pub fn may_choose(placement: &Placement, cluster: &Cluster) -> bool {
     match &placement.cluster_affinity {

@@ -1,4 +1,5 @@
-//! What an agent tells of itself: annotations of its Lease, which it renews anyway (specification/failover.md 1.4).
+//! Facts that an agent tells of itself in annotations of its Lease, which it renews anyway (specification/failover.md
+//! 1.4).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Services over clusters: MultiClusterServices, ServiceExports and ServiceImports, with the clusters that they come from
-//! and those that they reach.
+//! Services over clusters: MultiClusterServices, ServiceExports and ServiceImports, with the clusters that they come
+//! from and those that they reach.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -234,6 +234,15 @@ mod tests {
     }
     use Step::{Renew, Report, Restart, SetBack};
 
+    /// Writes what was decided; returns whether that is anything.
+    fn write(cluster: &mut Cluster, decision: &Decision) -> bool {
+        let Some(Effect::Status(part)) = decision.plan.effects.first() else { return false };
+        let mut object = serde_json::to_value(&*cluster).unwrap();
+        object["status"] = StatusPart::applied(&object["status"], &[part]);
+        *cluster = serde_json::from_value(object).unwrap();
+        true
+    }
+
     /// Scans every five seconds up to this second; the cluster was created at second 0.
     fn run(mode: SyncMode, steps: &[(i64, Step)], end: i64) -> Option<(String, String, i64)> {
         let mut cluster = cluster("m1");
@@ -257,11 +266,7 @@ mod tests {
             let seen =
                 Seen { cluster: &cluster, renewed, report: &report, heard, memory: memory.as_ref(), flags: &flags };
             let decision = decide(&seen, at(second), Duration::from_secs(second.unsigned_abs()));
-            if let Some(Effect::Status(part)) = decision.plan.effects.first() {
-                let mut object = serde_json::to_value(&cluster).unwrap();
-                object["status"] = StatusPart::applied(&object["status"], &[part]);
-                cluster = serde_json::from_value(object).unwrap();
-            }
+            write(&mut cluster, &decision);
             memory = decision.memory;
         }
         let condition = conditions::get(&cluster.status.as_ref()?.conditions, READY)?;
@@ -349,13 +354,8 @@ mod tests {
                     flags: &flags,
                 };
                 let decision = decide(&seen, now, scan);
+                writes += usize::from(write(&mut cluster, &decision));
                 memory = decision.memory;
-                if let Some(Effect::Status(part)) = decision.plan.effects.first() {
-                    let mut object = serde_json::to_value(&cluster).unwrap();
-                    object["status"] = StatusPart::applied(&object["status"], &[part]);
-                    cluster = serde_json::from_value(object).unwrap();
-                    writes += 1;
-                }
             }
             let conditions = &cluster.status.as_ref().unwrap().conditions;
             assert_eq!(conditions::get(conditions, READY).unwrap().status, "True");
@@ -401,12 +401,7 @@ mod tests {
             let seen =
                 Seen { cluster: &cluster, renewed, report: &report, heard, memory: memory.as_ref(), flags: &flags };
             let decision = decide(&seen, at(second), Duration::from_secs(second.unsigned_abs()));
-            if let Some(Effect::Status(part)) = decision.plan.effects.first() {
-                let mut object = serde_json::to_value(&cluster).unwrap();
-                object["status"] = StatusPart::applied(&object["status"], &[part]);
-                cluster = serde_json::from_value(object).unwrap();
-                writes += 1;
-            }
+            writes += usize::from(write(&mut cluster, &decision));
             memory = decision.memory;
         }
         let conditions = cluster.status.unwrap().conditions.into_iter();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ironclad_api::{cluster::Cluster, policy::PolicyPreemption};
-use ironclad_fleet::{PolicyKey, tree::LinkState};
+use ironclad_fleet::{PolicyKey, count::count, tree::LinkState};
 use ironclad_propagation::{
     detector::claim::Claim,
     policy_match::{self, Policy},
@@ -204,7 +204,7 @@ fn shadow(((key, why), templates): (&(PolicyKey, &'static str), &usize)) -> Shad
 
 /// The worst that there is to say.
 fn state(row: &PolicyRow, is_deleting: bool, clusters: usize) -> (LinkState, String) {
-    let templates = |number: usize| if number == 1 { "1 template".to_owned() } else { format!("{number} templates") };
+    let templates = |number| count(number, "template");
     let told = |state, reason: &str| (state, reason.to_owned());
     if is_deleting {
         return told(LinkState::Waiting, "is being deleted");

@@ -10,7 +10,7 @@ use ironclad_api::{
     reasons::binding::QUOTA_EXCEEDED,
     work::ResourceBinding,
 };
-use ironclad_fleet::{BindingRef, tree::LinkState};
+use ironclad_fleet::{BindingRef, count::count, tree::LinkState};
 use ironclad_propagation::quota::usage;
 use serde::Serialize;
 
@@ -129,10 +129,8 @@ fn state(row: &QuotaRow, is_deleting: bool) -> (LinkState, String) {
     if is_deleting {
         return (LinkState::Waiting, "is being deleted".to_owned());
     }
-    match row.refused {
-        0 => {}
-        1 => return (LinkState::Broken, "refuses 1 workload".to_owned()),
-        number => return (LinkState::Broken, format!("refuses {number} workloads")),
+    if row.refused > 0 {
+        return (LinkState::Broken, format!("refuses {}", count(row.refused, "workload")));
     }
     let worst = row.clusters.iter().map(|cluster| cluster.state).max().filter(|state| *state != LinkState::Ok);
     if let Some(worst) = worst {

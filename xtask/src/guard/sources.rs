@@ -157,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn pages_for_users_name_nothing_of_developers() {
+        let names = ["cargo xtask", "crates/", "testkit", "profile sim", "profile `sim"];
+        let folders = ["docs/concepts", "docs/tasks", "docs/operations"];
+        nowhere(".md", "tools and paths of developers stand in docs/development", |path, text| {
+            if !folders.iter().any(|folder| path.starts_with(folder)) {
+                return Vec::new();
+            }
+            names.iter().flat_map(|name| text.match_indices(name)).map(|(at, _)| line_of(text, at)).collect()
+        });
+    }
+
+    #[test]
     fn every_crate_has_the_lints() {
         let graph: Graph = metadata::read(&cargo::workspace_root()).unwrap();
         for package in graph.members() {

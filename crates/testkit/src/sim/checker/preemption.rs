@@ -589,7 +589,10 @@ impl Preemptions {
             }
             if promised > all {
                 let holders = capacity::holders(fleet, &cluster);
-                broken.push(format!("{promised}m of {all}m are promised in {cluster}, the last to {key}: {holders}"));
+                let waiting = machines.get(&cluster).map_or(0, Machines::waiting);
+                broken.push(format!(
+                    "{promised}m of {all}m are promised in {cluster}, the last to {key}: {holders}; pods with {waiting}m wait for a node"
+                ));
             }
             let holds: Vec<(&BindingKey, Duration, i64)> = self
                 .nominations
@@ -659,7 +662,14 @@ impl Preemptions {
             let spec = &binding.spec;
             let promised = spec.target(&cluster.0).map_or(0, |target| of_target(spec, target));
             let given = self.given.get(&(key.clone(), cluster.clone()));
-            let starts = binding.metadata.deletion_timestamp.is_none();
+            let replicas = spec.target(&cluster.0).map_or(0, |target| usize::try_from(target.replicas).unwrap_or(0));
+            // All pods are there, and no node has room for those that wait: they hold nothing.
+            let wait_in_vain = |there: &Machines| {
+                let app = &spec.resource.name;
+                there.pods_of(app) >= replicas && there.is_short_of(app, cpu(spec))
+            };
+            let waits = machines.get(cluster).is_some_and(wait_in_vain);
+            let starts = binding.metadata.deletion_timestamp.is_none() && !waits;
             let given = given.filter(|(given, _)| starts && *given + STARTS_WITHIN >= at);
             promised.min(given.map_or_else(|| running(machines, cluster, spec), |(_, with)| *with))
         };

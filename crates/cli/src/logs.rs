@@ -166,13 +166,34 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         if let Some(error) = not_served {
             return Err(error);
         }
-        let what = command.what.as_deref().or(command.selector.as_deref()).unwrap_or_default();
-        bail!(
-            "no member has a pod for {what} in namespace {namespace}\n  try: ironclad get pods -n {namespace} -s members"
-        );
+        bail!("{}", not_found(command, &namespace));
     }
     print_logs(&sources, command).await?;
     verdict
+}
+
+/// Error if no member that was asked has a pod. Of one named pod it has kubectl's words.
+fn not_found(command: &Command, namespace: &str) -> String {
+    let remedy = format!("  try: ironclad get pods -n {namespace} -s members");
+    let named = command.what.as_deref().filter(|_| command.selector.is_none());
+    let pod =
+        named.and_then(|what| what.split_once('/').map_or(Some(what), |(kind, name)| is_pod(kind).then_some(name)));
+    if let Some(pod) = pod {
+        let whose = match command.clusters.is_empty() {
+            true => "in any member".to_owned(),
+            false => format!("in {}", command.clusters.join(", ")),
+        };
+        return format!(
+            "Error from server (NotFound): pods {pod:?} not found {whose}, namespace {namespace}\n{remedy}"
+        );
+    }
+    let what = named.or(command.selector.as_deref()).unwrap_or_default();
+    format!("no member has a pod for {what} in namespace {namespace}\n{remedy}")
+}
+
+/// True if the word names pods.
+fn is_pod(kind: &str) -> bool {
+    matches!(kind, "pod" | "pods" | "po")
 }
 
 /// Finds the pods in one member. The inner error says that it does not serve the type.
@@ -180,7 +201,7 @@ async fn find(client: &Client, command: &Command, namespace: &str) -> anyhow::Re
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let labels = match (&command.selector, command.what.as_deref().and_then(|what| what.split_once('/'))) {
         (Some(selector), _) => selector.clone(),
-        (None, Some((kind, name))) if !matches!(kind, "pod" | "pods" | "po") => {
+        (None, Some((kind, name))) if !is_pod(kind) => {
             let resource = match Resources::of(client).await?.find(kind) {
                 Ok(resource) => resource,
                 Err(error) => return Ok(Err(error)),
@@ -402,6 +423,19 @@ mod tests {
         }
         let timed = command("deploy/web --pod-running-timeout 1m --all-pods").unwrap();
         assert_eq!(timed.pod_running_timeout, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn what_no_member_has_is_named() {
+        for (words, want) in [
+            ("web-1", "Error from server (NotFound): pods \"web-1\" not found in any member, namespace shop"),
+            ("pod/web-1 -C a,b", "Error from server (NotFound): pods \"web-1\" not found in a, b, namespace shop"),
+            ("deploy/web", "no member has a pod for deploy/web in namespace shop"),
+            ("-l app=web", "no member has a pod for app=web in namespace shop"),
+        ] {
+            let told = not_found(&command(words).unwrap(), "shop");
+            assert_eq!(told.lines().next(), Some(want), "{words}");
+        }
     }
 
     #[test]

@@ -96,7 +96,9 @@ pub async fn clusters(plane: &Client, names: &[String]) -> anyhow::Result<Vec<Cl
     let names: BTreeSet<&String> = names.iter().collect();
     let read = names.into_iter().map(async |name| match api.get_opt(name).await {
         Ok(Some(cluster)) => Ok(cluster),
-        Ok(None) => bail!("cluster {name} does not exist\n  try: ironclad get clusters"),
+        Ok(None) => {
+            bail!("Error from server (NotFound): clusters.cluster.karmada.io {name:?} not found\n  try: ironclad get clusters")
+        }
         Err(error) => Err(anyhow::Error::new(error).context(format!("reading cluster {name}"))),
     });
     stream::iter(read).buffered(ASKED_MAX).try_collect().await

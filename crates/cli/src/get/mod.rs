@@ -270,8 +270,13 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             }
         }
         let mut missing = missing(&query, &resource, &table, &silent);
-        if let (Some(client), true, false) = (plane, members.is_empty(), missing.is_empty())
-            && let Some(error) = missing_namespace(client, &query, &resource).await
+        let alone = match (plane, members.as_slice()) {
+            (Some(client), []) => Some(client.clone()),
+            (None, [member]) => member.client().ok(),
+            _ => None,
+        };
+        if let (Some(client), false) = (alone, missing.is_empty())
+            && let Some(error) = missing_namespace(&client, &query, &resource).await
         {
             missing = missing.iter().map(|_| anyhow!(answer(&error))).collect();
         }
@@ -486,7 +491,7 @@ fn missing(query: &Query<'_>, resource: &Resource, table: &Table, silent: &Silen
     missing.map(|name| anyhow!("Error from server (NotFound): {plural} {name:?} not found{among}")).collect()
 }
 
-/// Error about the namespace of named objects that the control plane does not have, if that does not exist either:
+/// Error about the namespace of named objects that the only server does not have, if that does not exist either:
 /// kubectl asks for it, too. The namespace `default` is not asked for.
 async fn missing_namespace(client: &Client, query: &Query<'_>, resource: &Resource) -> Option<kube::Error> {
     if !resource.namespaced || matches!(query.namespace, "" | "default") {

@@ -94,7 +94,10 @@ impl World {
 async fn manifests_are_applied_and_propagated() -> anyhow::Result<()> {
     let Some(world) = World::start().await? else { return Ok(()) };
     let unknown = world.verb("apply -f - -C member1,member9", SHOP).await?;
-    ensure!(unknown.code == Some(1) && unknown.stderr.contains("cluster member9 does not exist"), "{unknown:?}");
+    ensure!(
+        unknown.code == Some(1) && unknown.stderr.contains("clusters.cluster.karmada.io \"member9\" not found"),
+        "{unknown:?}"
+    );
     let dry = world.verb("apply -f - -n shop -C member1 --dry-run", SHOP).await?.success()?;
     ensure!(dry.matches("created (dry run)").count() == 5, "{dry}");
     ensure!(!world.plane.run(["get", "namespaces", "-o", "name"]).await?.contains("shop"), "nothing was made");

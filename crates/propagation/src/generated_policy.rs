@@ -1,10 +1,17 @@
 //! Policies that verbs make: one for each template, which it names (specification/operations.md 2.10, 2.13).
 
-use ironclad_api::names;
+use ironclad_api::{
+    names,
+    policy::{ClusterPropagationPolicy, PropagationPolicy},
+};
 use ironclad_fleet::Gvk;
 use serde_json::{Value, json};
 
-use crate::skipped_resources::Skipped;
+use crate::{
+    policy_match::{self, Policy},
+    skipped_resources::Skipped,
+    template::Identity,
+};
 
 /// A policy that selects this template alone, with this placement. Its name is that of every verb for the template,
 /// so that to make it again changes the same policy.
@@ -38,6 +45,34 @@ pub fn of_promoted(template: &Value, cluster: &str, name: Option<&str>) -> Value
     policy["spec"]["conflictResolution"] = json!("Overwrite");
     policy["spec"]["preserveResourcesOnDeletion"] = json!(true);
     policy
+}
+
+/// The policy that would claim the template instead of its generated one, if there is one, for people. `policies` are
+/// those that the control plane has.
+///
+/// # Errors
+/// If the generated policy is none.
+pub fn claimed_instead<'a>(
+    generated: &'a Value,
+    policies: impl Iterator<Item = Policy<'a>>,
+    template: &Value,
+) -> Result<Option<String>, serde_json::Error> {
+    let (namespaced, wide): (PropagationPolicy, ClusterPropagationPolicy);
+    let own = match generated["kind"].as_str() {
+        Some("PropagationPolicy") => {
+            namespaced = serde_json::from_value(generated.clone())?;
+            Policy::Namespaced(&namespaced)
+        }
+        _ => {
+            wide = serde_json::from_value(generated.clone())?;
+            Policy::Cluster(&wide)
+        }
+    };
+    let key = own.key();
+    let others = policies.filter(|policy| policy.key() != key);
+    let Some(choice) = policy_match::choose(others.chain([own]), &Identity::of(template)) else { return Ok(None) };
+    let lost = choice.losers.iter().find(|(policy, _)| policy.key() == key);
+    Ok(lost.map(|(_, why)| format!("{} claims it: of the policy that would be made, {why}", choice.policy.key())))
 }
 
 /// Manifests with a policy before each, which propagates it to these clusters; none named means all.
@@ -99,6 +134,39 @@ mod tests {
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
         let got = of_promoted(&wide, "m1", Some("p"));
         assert_eq!((&got["kind"], &got["metadata"]), (&json!("ClusterPropagationPolicy"), &json!({"name": "p"})));
+    }
+
+    #[test]
+    fn another_policy_may_claim_the_template_instead() {
+        let web = |namespace: &str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": namespace}});
+        let policy = |name: &str, priority: i32, selector: Value| -> PropagationPolicy {
+            let mut full = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+            full.as_object_mut().unwrap().extend(selector.as_object().unwrap().clone());
+            serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": name}, "spec": {"priority": priority, "resourceSelectors": [full]}})).unwrap()
+        };
+        let named = json!({"name": "web"});
+        for (name, others, want) in [
+            ("none", vec![], None),
+            ("one for all Deployments", vec![policy("all", 0, json!({}))], None),
+            (
+                "one of a higher priority",
+                vec![policy("all", 1, json!({}))],
+                Some("PropagationPolicy shop/all claims it: of the policy that would be made, its priority is lower"),
+            ),
+            ("one of a lower priority", vec![policy("a", -1, named.clone())], None),
+            (
+                "an equal one whose name is first",
+                vec![policy("a", 0, named.clone())],
+                Some("PropagationPolicy shop/a claims it: of the policy that would be made, its name comes later"),
+            ),
+            ("an equal one whose name is last", vec![policy("zz", 0, named)], None),
+            ("one for others", vec![policy("all", 5, json!({"name": "api"}))], None),
+            ("the same one, of an earlier run", vec![policy("web-1", 0, json!({"name": "web"}))], None),
+        ] {
+            let generated = of_promoted(&web("shop"), "m1", Some("web-1"));
+            let got = claimed_instead(&generated, others.iter().map(Policy::Namespaced), &web("shop")).unwrap();
+            assert_eq!(got.as_deref(), want, "{name}");
+        }
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub enum NotPromoted {
     /// It is being deleted.
     #[error("it is being deleted")]
     Leaving,
+    /// Another policy would claim its template, and might place it elsewhere.
+    #[error("{0}\n  try: lower that policy's priority, or --auto-create-policy=false, which leaves the template to it")]
+    Claimed(String),
     /// It is never a template.
     #[error("each cluster has its own: objects of its kind, name or namespace are not propagated")]
     OfCluster,

@@ -1,11 +1,12 @@
 //! Objects that are to be promoted: all of them are read and checked before anything is written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, anyhow};
+use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use ironclad_interpreter::{Dependency, InterpretError, Interpreter, webhook::Webhooks};
 use ironclad_patch::selector::LabelSelector;
-use ironclad_propagation::{generated_policy, promotion};
+use ironclad_propagation::{generated_policy, policy_match::Policy, promotion};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::{
@@ -56,8 +57,25 @@ struct Survey<'a> {
     of_plane: Resources,
     of_member: Resources,
     interpreter: Interpreter,
+    /// Policies that may claim templates of a namespace; those of templates without one have an empty name.
+    policies: BTreeMap<String, Policies>,
     seen: BTreeSet<String>,
     all: Vec<Promoted>,
+}
+
+/// Policies of one kind.
+enum Policies {
+    Namespaced(Vec<PropagationPolicy>),
+    Wide(Vec<ClusterPropagationPolicy>),
+}
+
+impl Policies {
+    fn iter(&self) -> Box<dyn Iterator<Item = Policy<'_>> + '_> {
+        match self {
+            Self::Namespaced(all) => Box::new(all.iter().map(Policy::Namespaced)),
+            Self::Wide(all) => Box::new(all.iter().map(Policy::Cluster)),
+        }
+    }
 }
 
 /// Reason for which an object is promoted.
@@ -98,6 +116,7 @@ pub(super) async fn surveyed(
         of_member: Resources::of(member).await.with_context(|| format!("asking {} what it serves", command.cluster))?,
         of_plane: Resources::of(plane).await.context("asking the control plane what it serves")?,
         interpreter: why::read::interpreter(clock, &customizations, Webhooks::default()),
+        policies: BTreeMap::new(),
         seen: BTreeSet::new(),
         all: Vec::new(),
     };
@@ -177,7 +196,7 @@ impl Survey<'_> {
 
     /// Looks whether an object can be promoted.
     async fn look(
-        &self,
+        &mut self,
         resource: &Resource,
         present: DynamicObject,
         wanted: Wanted,
@@ -200,7 +219,29 @@ impl Survey<'_> {
             }
             policy
         });
+        if let Some(policy) = &policy {
+            let namespace = present.namespace().unwrap_or_default();
+            let others = self.policies_for(&namespace).await?;
+            let claimed = generated_policy::claimed_instead(policy, others.iter(), &template);
+            if let Some(instead) = claimed.context("the policy that would be made")? {
+                return Ok(Err(promotion::NotPromoted::Claimed(instead)));
+            }
+        }
         Ok(Ok(Found::New(Box::new(Promoted { resource: resource.clone(), present, template, policy }))))
+    }
+
+    /// Policies that may claim a template of the namespace before its own: a PropagationPolicy precedes those without
+    /// a namespace.
+    async fn policies_for(&mut self, namespace: &str) -> anyhow::Result<&Policies> {
+        if !self.policies.contains_key(namespace) {
+            let plane = self.plane.clone();
+            let found = match namespace {
+                "" => pages::all(&Api::all(plane), ListParams::default()).await.map(Policies::Wide),
+                of => pages::all(&Api::namespaced(plane, of), ListParams::default()).await.map(Policies::Namespaced),
+            };
+            self.policies.insert(namespace.to_owned(), found.context("listing the policies")?);
+        }
+        Ok(&self.policies[namespace])
     }
 
     /// Adds an object, and before it what it needs.

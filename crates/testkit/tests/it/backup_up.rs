@@ -1,5 +1,5 @@
 //! `ironclad backup` and `up --restore`: writes that were acknowledged before a backup exist unchanged after its
-//! restore. was.
+//! restore.
 
 use std::{
     collections::BTreeMap,

@@ -81,6 +81,7 @@ mod taints_sim;
 mod takeover_real;
 mod tenant;
 mod tenant_up;
+mod upgrade_up;
 mod verbs_up;
 mod without_effect_sim;
 

@@ -20,13 +20,17 @@ const LIMITS: &str = include_str!("../size-limits.txt");
 /// Arguments of the measurement.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask size                          the product of profile `sim`, which the tests have built
+  cargo xtask size                          the product of profile `sim`, which is built if it has to be
+  cargo xtask size --built                  the one that the tests have built, as it is
   cargo xtask size --profile release        that of profile `release`, which is built if it has to be
   cargo xtask size --types 20               and the types with the most copies of drop glue and decoders")]
 pub(crate) struct Args {
     /// Profile of the product.
     #[arg(long, default_value = "sim")]
     profile: String,
+    /// Build nothing: cargo builds everything anew that the tests have built by clippy's compiler.
+    #[arg(long)]
+    built: bool,
     /// Types with the most copies to name.
     #[arg(long, default_value_t = 0, value_name = "N")]
     types: usize,
@@ -37,7 +41,10 @@ pub(crate) struct Args {
 /// # Errors
 /// If it can't be built or read, or exceeds a limit.
 pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
-    measure(root, &args.profile, args.types)
+    match args.built {
+        true => check(root, &args.profile, args.types),
+        false => measure(root, &args.profile, args.types),
+    }
 }
 
 /// The same for a profile, naming so many types.

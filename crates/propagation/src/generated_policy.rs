@@ -53,7 +53,7 @@ pub fn of_promoted(template: &Value, cluster: &str, name: Option<&str>) -> Value
 /// # Errors
 /// If the generated policy is none.
 pub fn claimed_instead<'a>(
-    generated: &'a Value,
+    generated: &Value,
     policies: impl Iterator<Item = Policy<'a>>,
     template: &Value,
 ) -> Result<Option<String>, serde_json::Error> {
@@ -69,8 +69,9 @@ pub fn claimed_instead<'a>(
         }
     };
     let key = own.key();
-    let others = policies.filter(|policy| policy.key() != key);
-    let Some(choice) = policy_match::choose(others.chain([own]), &Identity::of(template)) else { return Ok(None) };
+    let mut all: Vec<Policy<'_>> = policies.filter(|policy| policy.key() != key).collect();
+    all.push(own);
+    let Some(choice) = policy_match::choose(all.into_iter(), &Identity::of(template)) else { return Ok(None) };
     let lost = choice.losers.iter().find(|(policy, _)| policy.key() == key);
     Ok(lost.map(|(_, why)| format!("{} claims it: of the policy that would be made, {why}", choice.policy.key())))
 }

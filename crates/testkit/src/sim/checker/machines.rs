@@ -119,6 +119,14 @@ impl Machines {
         self.nodes.iter().map(|(name, all)| all - taken(name)).collect()
     }
 
+    /// The same once every pod has left that is leaving.
+    #[must_use]
+    pub fn free_in_the_end(&self, left: &dyn Fn(&str) -> bool) -> Vec<i64> {
+        let staying =
+            self.pods.iter().filter(|(_, pod)| !pod.is_leaving).map(|(name, pod)| (name.clone(), pod.clone()));
+        Self { nodes: self.nodes.clone(), pods: staying.collect() }.free(left)
+    }
+
     /// The same once pods that wait for a node and stay have taken what they can.
     #[must_use]
     pub fn free_beside_waiting(&self, left: &dyn Fn(&str) -> bool) -> Vec<i64> {

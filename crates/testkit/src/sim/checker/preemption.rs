@@ -19,7 +19,7 @@ use super::{
     capacity::{self, Figures, Holder, cpu, of_target, priority},
     clusters::Clusters,
     copies,
-    machines::Machines,
+    machines::{self, Machines},
 };
 use crate::sim::objects::Class;
 
@@ -594,6 +594,10 @@ impl Preemptions {
                     "{promised}m of {all}m are promised in {cluster}, the last to {key}: {holders}; pods with {waiting}m wait for a node"
                 ));
             }
+            let stay = fleet.bindings.values().filter(|binding| binding.spec.target(&cluster.0).is_some());
+            let stay: BTreeSet<&str> = stay.map(|binding| binding.spec.resource.name.as_str()).collect();
+            // The member's own pods have no name of a workload.
+            let has_left = |app: &str| !app.is_empty() && !stay.contains(app);
             let holds: Vec<(&BindingKey, Duration, i64)> = self
                 .nominations
                 .iter()
@@ -605,11 +609,21 @@ impl Preemptions {
                 })
                 // Once it is placed, only its status is still to be written.
                 .filter(|(_, _, other, _)| priority(other) >= priority(spec) && placed(other) < other.replicas)
+                // Where no node will have room for one of its pods, others take fragments that are of no use to it.
+                .filter(|(_, _, other, _)| {
+                    let room = |free: Vec<i64>| machines::fits(free, cpu(other).max(1)) > 0;
+                    machines.get(&cluster).is_none_or(|there| room(there.free_in_the_end(&has_left)))
+                })
                 .map(|(key, n, other, replicas)| (key, n.at, cpu(other) * replicas))
                 .collect();
             let held: i64 = holds.iter().map(|(.., cpu)| *cpu).sum();
             if held > 0 && promised + held > all {
-                let found = format!("{key} gets capacity in {cluster} that is held for others: {promised}m + {held}m");
+                let whose: Vec<String> = holds.iter().map(|(other, _, cpu)| format!("{} {cpu}m", other.name)).collect();
+                let found = format!(
+                    "{key} gets capacity in {cluster} that is held for others: {promised}m of {all}m are promised, held for {}; {}",
+                    whose.join(", "),
+                    capacity::holders(fleet, &cluster),
+                );
                 // Their status may say so only because its end is still to be written.
                 let by = at + rules.stale + ENDS_WITHIN;
                 let suspects =

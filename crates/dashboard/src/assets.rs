@@ -23,6 +23,9 @@ macro_rules! files {
 pub(crate) static DOCUMENT: File =
     File { name: "index.html", media: HTML, bytes: include_bytes!("../files/index.html") };
 
+/// The page at which a user logs in.
+pub(crate) static LOGIN: &str = include_str!("../files/login.html");
+
 static FILES: [File; 20] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
@@ -68,7 +71,8 @@ mod tests {
 
     fn all() -> impl Iterator<Item = (&'static str, String)> {
         let files = FILES.iter().chain([&DOCUMENT]);
-        files.map(|file| (file.name, String::from_utf8(file.bytes.to_vec()).unwrap()))
+        let files = files.map(|file| (file.name, String::from_utf8(file.bytes.to_vec()).unwrap()));
+        files.chain([("login.html", LOGIN.to_owned())])
     }
 
     #[test]

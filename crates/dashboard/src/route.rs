@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 
 use crate::{
-    door::LOGIN,
+    door::{LOGIN, LOGOUT},
     rows::Wanted,
     views::{Account, Change, Question, Reference},
 };
@@ -26,6 +26,10 @@ pub(crate) enum Route {
     File(String),
     /// Begins a session.
     Login(String),
+    /// Ends a session.
+    Logout,
+    /// Who has the session.
+    Session,
     /// A view, once.
     View(Question, Wanted),
     /// A view, again and again.
@@ -40,6 +44,11 @@ pub(crate) fn route(path: &str, query: &str) -> Route {
     let value = |key: &str| pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
     if path == LOGIN {
         return Route::Login(value("secret").unwrap_or_default().to_owned());
+    }
+    match path {
+        LOGOUT => return Route::Logout,
+        "/session" => return Route::Session,
+        _ => {}
     }
     if let Some(name) = path.strip_prefix("/files/") {
         return Route::File(name.to_owned());
@@ -115,8 +124,8 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
     })
 }
 
-/// Names and values of a query. What is no UTF-8 is replaced.
-fn pairs(query: &str) -> Vec<(String, String)> {
+/// Names and values of a query, or of a form. What is no UTF-8 is replaced.
+pub(crate) fn pairs(query: &str) -> Vec<(String, String)> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -153,6 +162,9 @@ mod tests {
             ("/files/../x", "", Route::File("../x".into())),
             ("/login", "secret=abc", Route::Login("abc".into())),
             ("/login", "", Route::Login(String::new())),
+            ("/logout", "", Route::Logout),
+            ("/session", "", Route::Session),
+            ("/session/x", "", Route::None),
             ("/api/fleet", "", view(Question::Fleet)),
             ("/api/policies", "", view(Question::Policies)),
             ("/api/services", "", view(Question::Services)),

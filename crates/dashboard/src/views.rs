@@ -1,8 +1,12 @@
 //! Views of the fleet, which somebody else computes.
 
+use std::{fmt, rc::Rc};
+
 use futures::future::LocalBoxFuture;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::token::Token;
 
 /// Result of computing a view. Rows that can be filtered, sorted and paged are in the array `rows` of the answer.
 pub type Look<'a> = LocalBoxFuture<'a, Result<Value, Failed>>;
@@ -53,9 +57,30 @@ pub struct Failed {
 
 impl Failed {
     /// A failure without a cause.
-    pub(crate) fn new(status: u16, what: &str) -> Self {
+    #[must_use]
+    pub fn new(status: u16, what: &str) -> Self {
         Self { status, what: what.to_owned(), because: Vec::new(), remedies: Vec::new() }
     }
+}
+
+/// A user whom the control plane knows.
+pub struct Admitted {
+    /// Name of the user.
+    pub user: String,
+    /// Views with the rights of the user.
+    pub views: Rc<dyn Views>,
+}
+
+impl fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admitted").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Users of a control plane, known by their bearer tokens.
+pub trait Users {
+    /// Asks the control plane whose token this is. A failure has status 401 if it is nobody's.
+    fn admit<'a>(&'a self, token: &'a Token) -> LocalBoxFuture<'a, Result<Admitted, Failed>>;
 }
 
 /// The views, each computed anew.

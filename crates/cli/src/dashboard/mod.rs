@@ -10,16 +10,17 @@ mod policies;
 mod quotas;
 mod scheduling;
 mod services;
+mod users;
 mod views;
 
 use anyhow::Context as _;
 use ironclad_api::cluster::Cluster;
-pub use ironclad_dashboard::Dashboard;
+pub use ironclad_dashboard::{Dashboard, TeamDashboard};
 use ironclad_runtime::Api;
 use ironclad_seam::{Clock, Tasks};
 use kube::api::ListParams;
 
-pub use self::views::Live;
+pub use self::{users::Bearers, views::Live};
 use crate::{connect::Plane, print};
 
 /// Show the fleet in a browser: what is bad and since when, why, and what would happen.

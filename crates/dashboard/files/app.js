@@ -13,6 +13,7 @@ import { plan } from './plan.js';
 import { policies } from './policies.js';
 import { quotas } from './quotas.js';
 import { scheduling } from './scheduling.js';
+import { session } from './session.js';
 import { services } from './services.js';
 import { system } from './system.js';
 import { workload } from './workload.js';
@@ -56,11 +57,6 @@ const clock = /** @type {HTMLElement} */ (document.getElementById('clock'));
 let open = null;
 /** @type {number | undefined} */
 let typing;
-/**
- * Who has the session: `login` where users log in, `logout` where they can end what they began.
- * @type {{user: string | null, login: boolean, logout: boolean} | null}
- */
-let session = null;
 
 /** @param {string} path */
 function go(path) {
@@ -211,12 +207,12 @@ function second() {
   const state = open;
   if (!state) return;
   const age = Date.now() - state.heard;
-  const expired = Boolean(session?.login) && state.failed?.status === 401;
+  const expired = session.login && state.failed?.status === 401;
   let text = '';
-  if (state.ended || expired) text = `This page does not get any news: the session has ended, or too many pages are open. ${session?.login ? '' : 'Open the address that the program printed last.'}`;
+  if (state.ended || expired) text = `This page does not get any news: the session has ended, or too many pages are open. ${session.login ? '' : 'Open the address that the program printed last.'}`;
   else if (state.source && age > STALE) text = `What is shown is ${span(age)} old: the program, or the control plane, has not answered since.`;
   else if (state.source?.readyState === EventSource.CONNECTING && age > 3000) text = `Connecting again: what is shown is ${span(age)} old.`;
-  const again = session?.login && (state.ended || expired) ? [h('a', { href: LOGIN }, 'Log in again')] : [];
+  const again = session.login && (state.ended || expired) ? [h('a', { href: LOGIN }, 'Log in again')] : [];
   patch(banner, text ? [text, ...again] : []);
   const live = state.source && !text;
   patch(clock, live && state.changed ? [`live, changed ${span(Date.now() - state.changed)} ago`] : []);
@@ -230,8 +226,9 @@ async function identify() {
     location.assign(LOGIN);
   }
   if (!response.ok) return;
-  session = await response.json();
-  if (!session?.login) return;
+  Object.assign(session, await response.json());
+  draw();
+  if (!session.login) return;
   const leave = async () => {
     await fetch('/logout', { method: 'POST', redirect: 'manual' });
     location.assign(LOGIN);

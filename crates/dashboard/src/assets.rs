@@ -26,10 +26,11 @@ pub(crate) static DOCUMENT: File =
 /// The page at which a user logs in.
 pub(crate) static LOGIN: &str = include_str!("../files/login.html");
 
-static FILES: [File; 20] = files![
+static FILES: [File; 22] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
+    ("actions.js", SCRIPT),
     ("autoscalers.js", SCRIPT),
     ("dom.js", SCRIPT),
     ("format.js", SCRIPT),
@@ -46,6 +47,7 @@ static FILES: [File; 20] = files![
     ("events.js", SCRIPT),
     ("system.js", SCRIPT),
     ("scheduling.js", SCRIPT),
+    ("session.js", SCRIPT),
     ("plan.js", SCRIPT),
 ];
 

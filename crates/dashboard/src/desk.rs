@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use ironclad_seam::{Clock, Tasks};
 use parking_lot::Mutex;
-use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::{
+    action::{Actions, Wish},
     rows::Wanted,
     sessions::{Mark, Sessions},
     token::Token,
@@ -19,6 +20,10 @@ use crate::{
 const JOBS_MAX: usize = 64;
 /// Time for a view. A plan over a large fleet takes the longest.
 const LOOK_MAX: Duration = Duration::from_secs(120);
+/// Actions that are under way at once.
+const ACTS_MAX: usize = 4;
+/// Time after which an action is said to be under way: a drain takes as long as its rate says.
+const ACT_WAIT: Duration = Duration::from_secs(20);
 /// Time until views of sessions that ended are given up, whatever else happens.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
@@ -26,6 +31,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 enum Job {
     Look { of: u64, question: Question, answer: oneshot::Sender<Result<Value, Failed>> },
     Admit { token: Token, answer: oneshot::Sender<Result<Admission, Failed>> },
+    Act { wish: Wish, answer: oneshot::Sender<Result<Value, Failed>>, slot: OwnedSemaphorePermit },
 }
 
 /// A user whom the control plane knows, with views that are kept as long as the mark.
@@ -40,6 +46,7 @@ pub(crate) struct Admission {
 pub(crate) struct Desk {
     jobs: mpsc::Sender<Job>,
     looks: Arc<Semaphore>,
+    acts: Arc<Semaphore>,
     clock: Clock,
     /// Without one there is only one user.
     session: Option<Place>,
@@ -59,7 +66,8 @@ pub(crate) struct Jobs(mpsc::Receiver<Job>);
 /// A desk at which so many views are computed at once, over all users.
 pub(crate) fn desk(looks_max: usize, clock: &Clock) -> (Desk, Jobs) {
     let (jobs, receiver) = mpsc::channel(JOBS_MAX);
-    (Desk { jobs, looks: Arc::new(Semaphore::new(looks_max)), clock: clock.clone(), session: None }, Jobs(receiver))
+    let (looks, acts) = (Arc::new(Semaphore::new(looks_max)), Arc::new(Semaphore::new(ACTS_MAX)));
+    (Desk { jobs, looks, acts, clock: clock.clone(), session: None }, Jobs(receiver))
 }
 
 fn ended() -> Failed {
@@ -108,6 +116,20 @@ impl Desk {
         self.within(time, found).await
     }
 
+    /// Does what is asked, or says what it would do. What takes long goes on when nobody waits for it any more.
+    pub(crate) async fn act(&self, wish: Wish) -> Result<Value, Failed> {
+        let slot = self.acts.clone().try_acquire_owned().map_err(|_| {
+            Failed::new(503, &format!("{ACTS_MAX} actions are under way: wait until one of them is done"))
+        })?;
+        let (answer, done) = oneshot::channel();
+        self.jobs.send(Job::Act { wish, answer, slot }).await.map_err(|_| ended())?;
+        tokio::select! {
+            biased;
+            done = done => done.map_err(|_| ended())?,
+            () = self.clock.sleep(ACT_WAIT) => Ok(json!({ "underWay": true })),
+        }
+    }
+
     async fn within<T>(&self, time: Duration, found: oneshot::Receiver<Result<T, Failed>>) -> Result<T, Failed> {
         tokio::select! {
             biased;
@@ -121,8 +143,8 @@ impl Desk {
 
 /// Users of a listener.
 pub(crate) enum Served<'a> {
-    /// One, whose rights the program has.
-    One(&'a dyn Views),
+    /// One, whose rights the program has, and who can change something where there are actions.
+    One(&'a dyn Views, Option<&'a dyn Actions>),
     /// Those who log in.
     Many(&'a dyn Users),
 }
@@ -164,7 +186,7 @@ impl Jobs {
             kept.retain(|_, (mark, _)| mark.strong_count() > 0);
             doing.push(match job {
                 Job::Look { of, question, answer } => match (&served, kept.get(&of)) {
-                    (Served::One(views), _) => look(Seen::Borrowed(*views), question, answer),
+                    (Served::One(views, _), _) => look(Seen::Borrowed(*views), question, answer),
                     (_, Some((_, views))) => look(Seen::Counted(views.clone()), question, answer),
                     (Served::Many(_), None) => {
                         let _ = answer.send(Err(Failed::new(401, "the session has ended: log in again")));
@@ -173,7 +195,11 @@ impl Jobs {
                 },
                 Job::Admit { token, answer } => match &served {
                     Served::Many(users) => admit(*users, token, answer),
-                    Served::One(_) => continue,
+                    Served::One(..) => continue,
+                },
+                Job::Act { wish, answer, slot } => match &served {
+                    Served::One(_, Some(actions)) => act(*actions, wish, answer, slot),
+                    Served::One(_, None) | Served::Many(_) => continue,
                 },
             });
         }
@@ -199,6 +225,23 @@ fn look<'a>(views: Seen<'a>, question: Question, mut answer: oneshot::Sender<Res
             () = answer.closed() => return None,
         };
         let _ = answer.send(found);
+        None
+    }
+    .boxed_local()
+}
+
+fn act<'a>(
+    actions: &'a dyn Actions,
+    wish: Wish,
+    answer: oneshot::Sender<Result<Value, Failed>>,
+    slot: OwnedSemaphorePermit,
+) -> Done<'a> {
+    async move {
+        let Wish { action, is_dry } = wish;
+        let done = if is_dry { actions.rehearse(&action).await } else { actions.act(&action).await };
+        // A page that was closed does not stop half-way what it began.
+        let _ = answer.send(done);
+        drop(slot);
         None
     }
     .boxed_local()

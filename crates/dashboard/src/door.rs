@@ -29,6 +29,8 @@ pub(crate) enum Refusal {
     Framed,
     /// The browser has no session.
     Session,
+    /// A change does not come from a page of this session.
+    Csrf,
     /// The secret is none, or was used.
     Secret,
 }
@@ -37,6 +39,9 @@ pub(crate) enum Refusal {
 pub(crate) const LOGIN: &str = "/login";
 /// Path at which a session ends.
 pub(crate) const LOGOUT: &str = "/logout";
+
+/// Header of requests that change something.
+pub(crate) const CSRF: &str = "x-ironclad-csrf";
 
 /// Addresses that are answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +127,7 @@ impl Refusal {
     pub(crate) fn told(self, address: &Address) -> (u16, String) {
         match self {
             Self::Method => (405, "the dashboard only shows: GET and HEAD are possible".to_owned()),
+            Self::Csrf => (403, format!("a change needs the header {CSRF} of this session")),
             Self::Host => match address {
                 Address::Loopback(authority) => (403, format!("this address is http://{authority}: open that one")),
                 Address::Named(_) => (

@@ -2,11 +2,12 @@
 //! over TLS for users who log in ([`TeamDashboard`]).
 //!
 //! This crate serves, and decides who may ask. It does not know how a view is computed: [`Views`] has a method for
-//! each, and whoever serves brings them. Nothing here writes: every method but GET and HEAD is refused, except POST
-//! where a user logs in or out.
+//! each, and whoever serves brings them. Every method but GET and HEAD is refused, except POST where a user logs in or
+//! out, and, where the user wants that, for a fixed list of [`Actions`].
 
 #![warn(missing_docs)]
 
+mod action;
 mod answer;
 mod assets;
 mod desk;
@@ -22,6 +23,7 @@ mod token;
 mod views;
 
 pub use self::{
+    action::{Action, Actions, Done},
     serve::Dashboard,
     teams::TeamDashboard,
     token::Token,

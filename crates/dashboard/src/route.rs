@@ -3,6 +3,7 @@
 use percent_encoding::percent_decode_str;
 
 use crate::{
+    action,
     door::{LOGIN, LOGOUT},
     rows::Wanted,
     views::{Account, Change, Question, Reference},
@@ -34,6 +35,8 @@ pub(crate) enum Route {
     View(Question, Wanted),
     /// A view, again and again.
     Follow(Question, Wanted),
+    /// An action.
+    Do(String),
     /// Nothing is there.
     None,
 }
@@ -52,6 +55,9 @@ pub(crate) fn route(path: &str, query: &str) -> Route {
     }
     if let Some(name) = path.strip_prefix("/files/") {
         return Route::File(name.to_owned());
+    }
+    if let Some(name) = path.strip_prefix("/do/").filter(|name| action::NAMES.contains(name)) {
+        return Route::Do(name.to_owned());
     }
     let wanted = || Wanted::of(&pairs);
     if let Some(view) = path.strip_prefix("/api/") {
@@ -165,6 +171,10 @@ mod tests {
             ("/logout", "", Route::Logout),
             ("/session", "", Route::Session),
             ("/session/x", "", Route::None),
+            ("/do/cordon", "", Route::Do("cordon".into())),
+            ("/do/cordon/", "", Route::None),
+            ("/do/delete", "", Route::None),
+            ("/do/", "", Route::None),
             ("/api/fleet", "", view(Question::Fleet)),
             ("/api/policies", "", view(Question::Policies)),
             ("/api/services", "", view(Question::Services)),

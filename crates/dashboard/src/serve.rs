@@ -3,9 +3,10 @@
 //! Views are computed where [`Dashboard::serve`] is awaited, as their futures need not be `Send`; requests come from
 //! the tasks of connections.
 
-use std::{fmt, io, net::Ipv4Addr, sync::Arc};
+use std::{fmt, io, net::Ipv4Addr, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header, request::Parts};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_serving::{Body, Front, Listener};
@@ -14,12 +15,13 @@ use serde_json::json;
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
+    action::{self, Actions},
     answer::{self, answer},
     assets,
     desk::{Desk, Jobs, Served, desk},
     door::{self, Address, Asked, Refusal},
     route::{Route, route},
-    secret::Keys,
+    secret::{Keys, Secret},
     stream,
     views::Views,
 };
@@ -30,6 +32,8 @@ const STREAMS_MAX: usize = 32;
 const LOOKS_MAX: usize = 4;
 /// Bytes of the head of a request.
 const HEAD_MAX: usize = 16 * 1024;
+/// Time for the body of an action.
+const BODY_WAIT: Duration = Duration::from_secs(10);
 /// Methods that are answered.
 pub(crate) const SHOWN: [&str; 2] = ["GET", "HEAD"];
 
@@ -43,6 +47,8 @@ struct Shared {
     desk: Desk,
     streams: Arc<Semaphore>,
     clock: Clock,
+    /// True if there are actions.
+    writes: bool,
     /// Told the next address when one was used.
     announce: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -50,7 +56,7 @@ struct Shared {
 /// The dashboard on a loopback port.
 pub struct Dashboard {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Shared,
     jobs: Jobs,
 }
 
@@ -79,9 +85,10 @@ impl Dashboard {
             desk,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             clock: clock.clone(),
+            writes: false,
             announce: Box::new(announce),
         };
-        Ok(Self { listener, shared: Arc::new(shared), jobs })
+        Ok(Self { listener, shared, jobs })
     }
 
     /// The address that begins a session, once.
@@ -90,9 +97,10 @@ impl Dashboard {
         self.shared.login_address()
     }
 
-    /// Serves until the tasks are stopped. Views are computed by the caller's task.
-    pub async fn serve(self, views: &dyn Views, clock: &Clock, tasks: &Tasks) {
+    /// Serves until the tasks are stopped. Views are computed by the caller's task, and without actions that is all.
+    pub async fn serve(self, views: &dyn Views, actions: Option<&dyn Actions>, clock: &Clock, tasks: &Tasks) {
         let Self { listener, shared, jobs } = self;
+        let shared = Arc::new(Shared { writes: actions.is_some(), ..shared });
         let front = Front::new(move |request, _peer| {
             let shared = shared.clone();
             async move { shared.respond(request).await }
@@ -101,7 +109,7 @@ impl Dashboard {
         let mut listener = Listener::new(listener, None, "dashboard");
         listener.bounds.head_bytes = Some(HEAD_MAX);
         tasks.spawn("dashboard", async move { listener.serve(&of_listener, &group, front).await });
-        jobs.work(Served::One(views), clock, tasks, || ()).await;
+        jobs.work(Served::One(views, actions), clock, tasks, || ()).await;
     }
 }
 
@@ -111,20 +119,20 @@ impl Shared {
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
-        let (head, _body) = request.into_parts();
+        let (head, body) = request.into_parts();
         let route = route(head.uri.path(), head.uri.query().unwrap_or_default());
         // The address with the secret may be opened from anywhere: it is worth what the secret is.
         let is_public = matches!(route, Route::Login(_));
-        if let Err(refusal) = door::check(&asked(&head, is_public), &self.address, &SHOWN) {
+        let methods: &[&str] = if self.writes && matches!(route, Route::Do(_)) { &["POST"] } else { &SHOWN };
+        if let Err(refusal) = door::check(&asked(&head, is_public), &self.address, methods) {
             return self.refused(refusal);
         }
         if let Route::Login(secret) = &route {
             return self.login(secret);
         }
         let cookies = door::cookies(texts(&head.headers, &header::COOKIE), &self.cookie);
-        if !self.keys.lock().knows(cookies, self.clock.mono()) {
-            return self.refused(Refusal::Session);
-        }
+        let csrf = self.keys.lock().csrf(cookies, self.clock.mono()).cloned();
+        let Some(csrf) = csrf else { return self.refused(Refusal::Session) };
         match route {
             Route::Page => answer::file(&assets::DOCUMENT, &head.headers),
             Route::File(name) => match assets::file(&name) {
@@ -138,9 +146,40 @@ impl Shared {
                 Err(_) => answer::text(503, format!("{STREAMS_MAX} pages are open: close some")),
             },
             // Nobody logs in here.
-            Route::Session => answer::view(Ok(json!({ "user": null, "login": false, "logout": false }))),
-            Route::Login(_) | Route::Logout | Route::None => nothing(),
+            Route::Session => {
+                let csrf = self.writes.then(|| csrf.text());
+                answer::view(Ok(json!({ "user": null, "login": false, "logout": false, "csrf": csrf })))
+            }
+            Route::Do(name) if self.writes => self.act(&name, &head, body, &csrf).await,
+            Route::Do(_) | Route::Login(_) | Route::Logout | Route::None => nothing(),
         }
+    }
+
+    /// Does what a page of this session asks for.
+    async fn act(&self, name: &str, head: &Parts, body: Incoming, csrf: &Secret) -> Response<Body> {
+        let expected = HeaderName::from_static(door::CSRF);
+        let mut words = texts(&head.headers, &expected);
+        match (words.next(), words.next()) {
+            (Some(word), None) if csrf.is(word) => {}
+            _ => return self.refused(Refusal::Csrf),
+        }
+        let media = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if media != Some(b"application/json") {
+            return answer::text(415, "an action has a body of type application/json".to_owned());
+        }
+        let read = Limited::new(body, action::BODY_MAX).collect();
+        let body = tokio::select! {
+            biased;
+            read = read => match read {
+                Ok(read) => read.to_bytes(),
+                Err(_) => return answer::text(413, format!("a body has at most {} bytes", action::BODY_MAX)),
+            },
+            () = self.clock.sleep(BODY_WAIT) => return answer::text(408, "the body did not come in time".to_owned()),
+        };
+        answer::view(match action::wish(name, &body) {
+            Ok(wish) => self.desk.act(wish).await,
+            Err(failed) => Err(failed),
+        })
     }
 
     fn login(&self, secret: &str) -> Response<Body> {
@@ -166,7 +205,7 @@ pub(crate) fn nothing() -> Response<Body> {
     answer::text(404, "nothing is here: the first page is /".to_owned())
 }
 
-pub(crate) fn asked(head: &http::request::Parts, is_public: bool) -> Asked<'_> {
+pub(crate) fn asked(head: &Parts, is_public: bool) -> Asked<'_> {
     let headers = &head.headers;
     let one = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     Asked {
@@ -366,7 +405,7 @@ mod tests {
         };
         tokio::select! {
             biased;
-            () = dashboard.serve(&views, &clock, &tasks) => panic!("it serves until it is stopped"),
+            () = dashboard.serve(&views, None, &clock, &tasks) => panic!("it serves until it is stopped"),
             () = client => {}
         }
         tasks.kill();

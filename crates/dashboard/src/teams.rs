@@ -171,7 +171,8 @@ impl Shared {
                 Some(_) => not_begun(NotBegun::Proxied),
             },
             Route::Logout => self.log_out(&head),
-            Route::None => nothing(),
+            // Users of a team only look.
+            Route::Do(_) | Route::None => nothing(),
             Route::Session | Route::View(..) | Route::Follow(..) => match self.session(&head).await {
                 Ok(Some(session)) => self.shown(route, &head, &session).await,
                 Ok(None) => self.refused(Refusal::Session),
@@ -188,7 +189,7 @@ impl Shared {
         let desk = || self.desk.of(session.id, session.looks.clone(), self.sessions.clone());
         match route {
             Route::Session => {
-                let told = json!({ "user": session.user, "login": true, "logout": session.can_end });
+                let told = json!({ "user": session.user, "login": true, "logout": session.can_end, "csrf": null });
                 answer::view(Ok(told))
             }
             Route::View(question, wanted) => answer::view(desk().look(&question, &wanted).await),

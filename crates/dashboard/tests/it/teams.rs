@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::LocalBoxFuture};
-use ironclad_dashboard::{Account, Admitted, Change, Failed, Look, Reference, TeamDashboard, Token, Users, Views};
+use ironclad_dashboard::{Admitted, Failed, TeamDashboard, Token, Users, Views};
 use ironclad_seam::{Clock, Tasks};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -21,6 +21,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::fake::{Fake, body, line, status};
 
 const NAME: &str = "fleet.example";
 const ORIGIN: &str = "origin: https://fleet.example";
@@ -36,30 +38,32 @@ struct Plane {
     is_away: Cell<bool>,
 }
 
-/// A user whose name is the token.
-struct OfUser {
-    plane: Rc<Plane>,
-    name: String,
+/// Counts what is kept.
+struct Kept(Rc<Plane>);
+
+impl Kept {
+    fn new(plane: &Rc<Plane>) -> Self {
+        plane.kept.set(plane.kept.get() + 1);
+        Self(plane.clone())
+    }
 }
 
-impl Drop for OfUser {
+impl Drop for Kept {
     fn drop(&mut self) {
-        self.plane.kept.set(self.plane.kept.get() - 1);
+        self.0.kept.set(self.0.kept.get() - 1);
     }
 }
 
-impl OfUser {
-    fn view(&self) -> Look<'_> {
-        let is_expired = self.plane.expired.borrow().contains(&self.name);
-        let (name, rows): (_, [Value; 0]) = (self.name.clone(), []);
-        async move {
-            if is_expired {
-                return Err(Failed::new(401, "Unauthorized"));
-            }
-            Ok(json!({ "of": name, "rows": rows }))
+/// Views of a user whose name is the token.
+fn views(plane: &Rc<Plane>, name: &str) -> Rc<dyn Views> {
+    let (kept, name) = (Kept::new(plane), name.to_owned());
+    Rc::new(Fake(move || {
+        if kept.0.expired.borrow().contains(&name) {
+            return Err(Failed::new(401, "Unauthorized"));
         }
-        .boxed_local()
-    }
+        let rows: [Value; 0] = [];
+        Ok(json!({ "of": name, "rows": rows }))
+    }))
 }
 
 struct Known(Rc<Plane>);
@@ -76,96 +80,9 @@ impl Users for Known {
             if !name.starts_with("user-") || plane.expired.borrow().contains(&name) {
                 return Err(Failed::new(401, "Unauthorized"));
             }
-            plane.kept.set(plane.kept.get() + 1);
-            Ok(Admitted { user: name.clone(), views: Rc::new(OfUser { plane, name }) })
+            Ok(Admitted { views: views(&plane, &name), user: name })
         }
         .boxed_local()
-    }
-}
-
-impl Views for OfUser {
-    fn fleet(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn cluster<'a>(&'a self, _: &'a str) -> Look<'a> {
-        self.view()
-    }
-
-    fn workloads(&self) -> Look<'_> {
-        std::future::pending().boxed_local()
-    }
-
-    fn workload<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-        self.view()
-    }
-
-    fn why<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-        self.view()
-    }
-
-    fn manifests<'a>(&'a self, _: &'a Reference, _: Option<&'a str>) -> Look<'a> {
-        self.view()
-    }
-
-    fn logs<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-        self.view()
-    }
-
-    fn timeline<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-        self.view()
-    }
-
-    fn policies(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn services(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn quotas(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn evictions(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn events(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn system(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn doctor(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn scheduling(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn preemptions(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn accounts(&self, _: Account) -> Look<'_> {
-        self.view()
-    }
-
-    fn autoscalers(&self) -> Look<'_> {
-        self.view()
-    }
-
-    fn autoscaler<'a>(&'a self, _: &'a str, _: &'a str) -> Look<'a> {
-        self.view()
-    }
-
-    fn plan<'a>(&'a self, _: &'a Change) -> Look<'a> {
-        self.view()
     }
 }
 
@@ -213,18 +130,6 @@ impl Client {
         assert!(cookie.starts_with("__Host-") && !cookie.contains(token), "{cookie}");
         format!("cookie: {}", cookie.split(';').next().unwrap())
     }
-}
-
-fn status(answer: &str) -> &str {
-    answer.split(' ').nth(1).unwrap_or_default()
-}
-
-fn line<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
-    answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-}
-
-fn body(answer: &str) -> Value {
-    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap_or_else(|_| panic!("{answer}"))
 }
 
 /// Runs a test against a dashboard of this control plane.
@@ -277,7 +182,7 @@ async fn each_user_sees_what_the_token_may_see() {
             let fleet = client.get("/api/fleet", &[cookie]).await;
             assert_eq!((status(&fleet), &body(&fleet)["of"]), ("200", &json!(user)));
             let session = client.get("/session", &[cookie]).await;
-            assert_eq!(body(&session), json!({ "user": user, "login": true, "logout": true }));
+            assert_eq!(body(&session), json!({ "user": user, "login": true, "logout": true, "csrf": null }));
         }
         assert_eq!((plane.reviews.get(), plane.kept.get()), (2, 2), "the control plane is asked once for each");
 
@@ -339,7 +244,7 @@ async fn the_token_of_a_proxy_is_taken_as_it_is() {
         }
         assert_eq!((plane.reviews.get(), plane.kept.get()), (1, 1), "one session for its requests");
         let told = client.get("/session", &[ann]).await;
-        assert_eq!(body(&told), json!({ "user": "user-ann", "login": true, "logout": false }));
+        assert_eq!(body(&told), json!({ "user": "user-ann", "login": true, "logout": false, "csrf": null }));
 
         let bob = client.log_in("user-bob").await;
         let both = client.get("/api/fleet", &[&bob, ann]).await;
@@ -366,7 +271,8 @@ async fn other_methods_names_and_origins_are_refused() {
         let cookie = client.log_in("user-ann").await;
         let own = cookie.as_str();
         for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"] {
-            for path in ["/", "/api/fleet", "/stream?view=fleet", "/session", "/files/app.js", "/nothing"] {
+            for path in ["/", "/api/fleet", "/stream?view=fleet", "/session", "/files/app.js", "/do/cordon", "/nothing"]
+            {
                 let answer = client.send(method, path, &[own, ORIGIN], "").await;
                 assert_eq!(status(&answer), "405", "{method} {path}");
             }

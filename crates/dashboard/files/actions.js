@@ -1,0 +1,57 @@
+// Buttons that change something: each shows what its verb would do, and the command line, before it is done.
+// @ts-check
+import { h, patch } from './dom.js';
+import { failure } from './parts.js';
+import { session } from './session.js';
+
+/** @typedef {{title: string, action: string, body?: Record<string, string>}} Act */
+
+/**
+ * Buttons for these actions; none where pages only show.
+ * @param {Act[]} acts
+ */
+export function actions(acts) {
+  if (!session.csrf) return null;
+  return h('p', { class: 'actions', key: 'actions' }, acts.map((act) => h('button', { key: act.action, click: () => void ask(act) }, `${act.title} …`)));
+}
+
+/**
+ * @param {Act} act @param {boolean} dryRun
+ * @returns {Promise<{value?: any, failed?: any}>}
+ */
+async function send(act, dryRun) {
+  try {
+    const response = await fetch(`/do/${act.action}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-ironclad-csrf': session.csrf ?? '' },
+      body: JSON.stringify({ ...act.body, dryRun }),
+    });
+    const text = await response.text();
+    const found = response.headers.get('content-type') === 'application/json' ? JSON.parse(text) : { status: response.status, what: text.trim() };
+    return response.ok ? { value: found } : { failed: found };
+  } catch (error) {
+    return { failed: { status: 0, what: 'the program that serves this page does not answer', because: [String(error)] } };
+  }
+}
+
+/** @param {Act} act */
+async function ask(act) {
+  const host = /** @type {Element} */ (document.getElementById('dialogs'));
+  const close = () => /** @type {HTMLDialogElement | null} */ (host.firstChild)?.close();
+  const show = (/** @type {any[]} */ content, /** @type {any} */ confirm) => patch(host, [
+    h('dialog', { key: 'act', class: 'act', 'aria-labelledby': 'act' }, h('h2', { id: 'act' }, act.title), content,
+      h('p', { class: 'actions' }, confirm, h('button', { key: 'close', click: close }, confirm ? 'Cancel' : 'Close'))),
+  ]);
+  const waits = (/** @type {string} */ text) => h('p', { class: 'quiet', role: 'status', key: 'waits' }, text);
+  const said = (/** @type {any} */ value) => [h('pre', { key: 'said', tabindex: '0' }, value.text || 'nothing to do'), h('p', { key: 'line' }, 'The same is done by ', h('code', null, value.line))];
+  show([waits('Asking what it would do …')], null);
+  /** @type {HTMLDialogElement} */ (host.firstChild).showModal();
+  const rehearsed = await send(act, true);
+  const act_ = async () => {
+    show([...(rehearsed.value ? said(rehearsed.value) : []), waits('Doing it …')], null);
+    const done = await send(act, false);
+    show(done.failed ? [failure(done.failed)] : [h('p', { role: 'status', key: 'done' }, done.value.underWay ? 'It is under way, and goes on while this program runs.' : 'Done.'), ...said({ ...rehearsed.value, ...done.value })], null);
+  };
+  if (rehearsed.failed) show([failure(rehearsed.failed)], null);
+  else show(said(rehearsed.value), h('button', { key: 'confirm', class: 'confirm', click: () => void act_() }, act.title));
+}

@@ -37,21 +37,29 @@ async function send(act, dryRun) {
 /** @param {Act} act */
 async function ask(act) {
   const host = /** @type {Element} */ (document.getElementById('dialogs'));
-  const close = () => /** @type {HTMLDialogElement | null} */ (host.firstChild)?.close();
-  const show = (/** @type {any[]} */ content, /** @type {any} */ confirm) => patch(host, [
-    h('dialog', { key: 'act', class: 'act', 'aria-labelledby': 'act' }, h('h2', { id: 'act' }, act.title), content,
-      h('p', { class: 'actions' }, confirm, h('button', { key: 'close', click: close }, confirm ? 'Cancel' : 'Close'))),
-  ]);
+  /** The open dialog, whose own attributes are the browser's: only its content is drawn again. @type {HTMLDialogElement | null} */
+  let dialog = null;
+  const close = () => dialog?.close();
+  const show = (/** @type {any[]} */ content, /** @type {any} */ confirm) => {
+    const all = h('dialog', { key: act.action, class: 'act', 'aria-labelledby': 'act' }, h('h2', { id: 'act', key: 'title' }, act.title), content,
+      h('p', { class: 'actions', key: 'buttons' }, confirm, h('button', { key: 'close', click: close }, confirm ? 'Cancel' : 'Close')));
+    if (dialog) return patch(dialog, all.kids);
+    patch(host, [all]);
+    dialog = /** @type {HTMLDialogElement} */ (host.firstChild);
+    dialog.showModal();
+  };
+  const refused = (/** @type {any} */ failed) => [failed.printed ? h('pre', { key: 'said', tabindex: '0' }, failed.printed) : null, failure(failed)];
   const waits = (/** @type {string} */ text) => h('p', { class: 'quiet', role: 'status', key: 'waits' }, text);
   const said = (/** @type {any} */ value) => [h('pre', { key: 'said', tabindex: '0' }, value.text || 'nothing to do'), h('p', { key: 'line' }, 'The same is done by ', h('code', null, value.line))];
   show([waits('Asking what it would do …')], null);
-  /** @type {HTMLDialogElement} */ (host.firstChild).showModal();
   const rehearsed = await send(act, true);
   const act_ = async () => {
     show([...(rehearsed.value ? said(rehearsed.value) : []), waits('Doing it …')], null);
+    // The button that had it is gone.
+    /** @type {HTMLElement | null | undefined} */ (dialog?.querySelector('.actions button'))?.focus();
     const done = await send(act, false);
-    show(done.failed ? [failure(done.failed)] : [h('p', { role: 'status', key: 'done' }, done.value.underWay ? 'It is under way, and goes on while this program runs.' : 'Done.'), ...said({ ...rehearsed.value, ...done.value })], null);
+    show(done.failed ? refused(done.failed) : [h('p', { role: 'status', key: 'done' }, done.value.underWay ? 'It is under way, and goes on while this program runs.' : 'Done.'), ...said({ ...rehearsed.value, ...done.value })], null);
   };
-  if (rehearsed.failed) show([failure(rehearsed.failed)], null);
+  if (rehearsed.failed) show(refused(rehearsed.failed), null);
   else show(said(rehearsed.value), h('button', { key: 'confirm', class: 'confirm', click: () => void act_() }, act.title));
 }

@@ -268,17 +268,26 @@ impl Shared {
         }
         .await;
         match begun {
-            Ok(secret) => with_cookie(answer::go_on("/"), secret.text(), ""),
+            Ok(secret) => {
+                // The browser forgets the cookie that it had.
+                self.end_session(head);
+                with_cookie(answer::go_on("/"), secret.text(), "")
+            }
             Err(why) => not_begun(why),
         }
     }
 
-    fn log_out(&self, head: &Parts) -> Response<Body> {
+    /// Ends the session of a request's cookie, if it has one.
+    fn end_session(&self, head: &Parts) {
         let cookies = door::cookies(texts(&head.headers, &header::COOKIE), COOKIE);
         let mut sessions = self.sessions.lock();
         if let Some(found) = sessions.by_cookie(cookies, self.clock.mono()) {
             sessions.end(found.id);
         }
+    }
+
+    fn log_out(&self, head: &Parts) -> Response<Body> {
+        self.end_session(head);
         with_cookie(answer::go_on(LOGIN), "", "; Max-Age=0")
     }
 

@@ -53,13 +53,16 @@ pub struct Failed {
     /// Remedies.
     #[serde(rename = "try", skip_serializing_if = "Vec::is_empty")]
     pub remedies: Vec<String>,
+    /// Text that was printed before it failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub printed: String,
 }
 
 impl Failed {
     /// A failure without a cause.
     #[must_use]
     pub fn new(status: u16, what: &str) -> Self {
-        Self { status, what: what.to_owned(), because: Vec::new(), remedies: Vec::new() }
+        Self { status, what: what.to_owned(), because: Vec::new(), remedies: Vec::new(), printed: String::new() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Command};
 use futures::FutureExt as _;
-use ironclad_dashboard::{Action, Actions, Done, Reference};
+use ironclad_dashboard::{Action, Actions, Done, Failed, Reference};
 use ironclad_seam::Clock;
 use serde_json::json;
 
@@ -26,10 +26,10 @@ impl Acting {
         Self { plane, clock }
     }
 
-    /// Runs the verb of these words, and returns what it printed.
-    async fn run(&self, action: &Action, words: &[String]) -> anyhow::Result<String> {
+    /// Runs the verb of these words; returns what it printed, too.
+    async fn run(&self, action: &Action, words: &[String]) -> anyhow::Result<(anyhow::Result<()>, String)> {
         let plane = || self.plane.clone();
-        let (done, printed) = match action {
+        Ok(match action {
             Action::Cordon(_) | Action::Uncordon(_) => {
                 let which = cordon::command::Which { plane: plane(), ..parsed(words)? };
                 let to = if matches!(action, Action::Cordon(_)) { Cordon::Close } else { Cordon::Open };
@@ -47,13 +47,7 @@ impl Acting {
                 let command = rebalance::Command { plane: plane(), ..parsed(words)? };
                 print::captured(rebalance::run(&command, &self.clock)).await
             }
-        };
-        match done {
-            Ok(()) => Ok(printed),
-            // What was printed before is a part of the answer.
-            Err(error) if printed.is_empty() => Err(error),
-            Err(error) => Err(error.context(printed.trim_end().replace('\n', "\n  and "))),
-        }
+        })
     }
 
     fn told<'a>(&'a self, action: &'a Action, more: &'static [&'static str]) -> Done<'a> {
@@ -61,8 +55,11 @@ impl Acting {
             let mut words = words(action);
             let line = format!("ironclad {}", words.join(" "));
             words.extend(more.iter().map(|word| (*word).to_owned()));
-            let text = self.run(action, &words).await.map_err(|error| failed(&crate::asked::explained(error)))?;
-            Ok(json!({ "line": line, "text": text }))
+            let (done, text) = self.run(action, &words).await.unwrap_or_else(|error| (Err(error), String::new()));
+            match done {
+                Ok(()) => Ok(json!({ "line": line, "text": text })),
+                Err(error) => Err(Failed { printed: text, ..failed(&crate::asked::explained(error)) }),
+            }
         }
         .boxed_local()
     }

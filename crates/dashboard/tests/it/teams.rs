@@ -192,6 +192,10 @@ async fn each_user_sees_what_the_token_may_see() {
         assert_eq!(status(&client.get("/api/fleet", &[&ann]).await), "401");
         assert_eq!(body(&client.get("/api/fleet", &[&bob]).await)["of"], "user-bob");
         assert_eq!(plane.kept.get(), 1, "what had the token is gone");
+
+        let again = client.send("POST", "/login", &[ORIGIN, &bob], "token=user-cid").await;
+        assert_eq!(status(&again), "303");
+        assert_eq!(status(&client.get("/api/fleet", &[&bob]).await), "401", "one browser has one session");
     })
     .await;
 }

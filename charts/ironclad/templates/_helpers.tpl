@@ -42,6 +42,7 @@ ironclad:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{- if .explain.enabled }}{{ $ports = append $ports (dict "name" "explain" "port" (int .explain.port)) }}{{ end }}
 {{- if .metricsAdapter.enabled }}{{ $ports = append $ports (dict "name" "metrics-adapter" "port" (int .metricsAdapter.port)) }}{{ end }}
 {{- if .proxy.url }}{{ $ports = append $ports (dict "name" "proxy" "port" (int .proxy.port)) }}{{ end }}
+{{- if .dashboard.hosts }}{{ $ports = append $ports (dict "name" "dashboard" "port" (int .dashboard.port)) }}{{ end }}
 {{- end }}
 {{- end }}
 {{- toJson $ports }}
@@ -81,6 +82,9 @@ ironclad:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{- end }}
 {{- if .proxy.url }}
 {{- $words = concat $words (list (printf "--proxy-bind-address=0.0.0.0:%d" (int .proxy.port)) (printf "--proxy-url=%s" .proxy.url)) }}
+{{- end }}
+{{- if .dashboard.hosts }}
+{{- $words = concat $words (list (printf "--dashboard-bind-address=0.0.0.0:%d" (int .dashboard.port)) (printf "--dashboard-host=%s" (join "," .dashboard.hosts))) }}
 {{- end }}
 {{- end }}
 {{- else if eq .Values.mode "agent" }}

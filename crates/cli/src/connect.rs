@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -58,6 +59,9 @@ pub struct Plane {
     /// Fail if a server sent a warning
     #[arg(long, global = true)]
     pub warnings_as_errors: bool,
+    /// A kubeconfig that takes the place of files: of a user for whom another program asks.
+    #[arg(skip)]
+    pub given: Option<Arc<Kubeconfig>>,
 }
 
 impl Plane {
@@ -67,7 +71,10 @@ impl Plane {
     /// # Errors
     /// If it can't be read.
     pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
-        let mut kubeconfig = read(self.kubeconfig.as_ref())?;
+        let mut kubeconfig = match &self.given {
+            Some(given) => Kubeconfig::clone(given),
+            None => read(self.kubeconfig.as_ref())?,
+        };
         if let Some(name) = self.context.clone().or_else(|| kubeconfig.current_context.clone()) {
             self.override_context(&mut kubeconfig, &name);
             kubeconfig.current_context = Some(name);
@@ -129,6 +136,10 @@ impl Plane {
         let context = self.context.clone().or_else(|| kubeconfig.current_context.clone()).unwrap_or_default();
         let mut config = config(kubeconfig, self.context.as_deref(), "control plane").await?;
         config.read_timeout = self.request_timeout.filter(|timeout| !timeout.is_zero());
+        if self.given.is_some() {
+            // Errors and warnings of one user are not explained by what another one asked.
+            return Ok(client_from_kubeconfig(config, Arc::default())?);
+        }
         let traffic = warnings::printing();
         asked::remember(Asked {
             server: config.cluster_url.to_string().trim_end_matches('/').to_owned(),

@@ -5,6 +5,7 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     env,
     fmt::Write as _,
     io::{self, IsTerminal as _, Write},
@@ -191,11 +192,42 @@ pub fn name(object: &Value) -> String {
     format!("{kind}{group}/{}", text(object, "/metadata/name"))
 }
 
+/// Bytes of what a verb prints that are captured.
+const CAPTURED_MAX: usize = 256 * 1024;
+
+tokio::task_local! {
+    /// Results and notes of a verb that runs for a page, and not for a terminal.
+    static CAPTURED: RefCell<String>;
+}
+
+/// Runs a verb, and returns what it prints as results and notes with its result. What the verb spawns is not captured.
+pub(crate) async fn captured<T>(verb: impl Future<Output = T>) -> (T, String) {
+    let both = async {
+        let done = verb.await;
+        (done, CAPTURED.with(RefCell::take))
+    };
+    CAPTURED.scope(RefCell::default(), both).await
+}
+
+/// True if the text is captured, as far as there is room.
+fn capture(text: &str) -> bool {
+    let taken = CAPTURED.try_with(|captured| {
+        let mut captured = captured.borrow_mut();
+        let left = CAPTURED_MAX.saturating_sub(captured.len());
+        let text = escape(text);
+        captured.push_str(&text[..text.floor_char_boundary(left)]);
+    });
+    taken.is_ok()
+}
+
 /// Puts a result for people on stdout, or objects, without control characters.
 ///
 /// # Errors
 /// If stdout can't be written to. If nobody reads it any more, [`Exit`] ends the verb silently, as SIGPIPE would.
 pub fn out(text: &str) -> anyhow::Result<()> {
+    if capture(text) {
+        return Ok(());
+    }
     put(escape(text).as_bytes(), &mut io::stdout().lock())
 }
 
@@ -224,6 +256,9 @@ pub fn log(lines: &[u8]) -> anyhow::Result<()> {
 
 /// Puts a line for people on stderr. There is nobody to report a failure to.
 pub fn note(text: &str) {
+    if capture(&format!("{text}\n")) {
+        return;
+    }
     let _ = writeln!(io::stderr().lock(), "{}", escape(text));
 }
 
@@ -255,6 +290,22 @@ fn put(text: &[u8], stream: &mut impl Write) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_a_verb_prints_is_captured_for_its_page_alone() {
+        let verb = |name: &'static str| async move {
+            out(&format!("{name} 1\n")).unwrap();
+            tokio::task::yield_now().await;
+            note(&format!("{name} 2\u{1b}[2J"));
+            name.len()
+        };
+        let (one, other) = futures::join!(captured(verb("one")), captured(verb("other")));
+        assert_eq!(one, (3, "one 1\none 2\\x1b[2J\n".to_owned()));
+        assert_eq!(other, (5, "other 1\nother 2\\x1b[2J\n".to_owned()));
+        let (_, long) = captured(async { out(&"ä".repeat(CAPTURED_MAX)).unwrap() }).await;
+        assert_eq!(long.len(), CAPTURED_MAX);
+        assert!(!capture("nobody captures it here"));
+    }
 
     #[test]
     fn a_reader_that_ended_ends_the_verb_without_a_word() {

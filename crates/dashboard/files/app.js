@@ -13,6 +13,7 @@ import { plan } from './plan.js';
 import { policies } from './policies.js';
 import { quotas } from './quotas.js';
 import { scheduling } from './scheduling.js';
+import { session } from './session.js';
 import { services } from './services.js';
 import { system } from './system.js';
 import { workload } from './workload.js';
@@ -44,6 +45,8 @@ const pages = { '': fleet, workloads, workload, cluster, policies, services, quo
 /** Without a word for so long, what is shown is called old. */
 const STALE = 15_000;
 const TYPING = 250;
+/** Where users log in, and the key of the page that they came from. */
+const LOGIN = '/login', BACK = 'ironclad-back';
 
 const main = /** @type {HTMLElement} */ (document.getElementById('main'));
 const banner = /** @type {HTMLElement} */ (document.getElementById('banner'));
@@ -204,19 +207,47 @@ function second() {
   const state = open;
   if (!state) return;
   const age = Date.now() - state.heard;
+  const expired = session.login && state.failed?.status === 401;
   let text = '';
-  if (state.ended) text = 'This page does not get any news: the session has ended, or too many pages are open. Open the address that the program printed last.';
+  if (state.ended || expired) text = `This page does not get any news: the session has ended, or too many pages are open. ${session.login ? '' : 'Open the address that the program printed last.'}`;
   else if (state.source && age > STALE) text = `What is shown is ${span(age)} old: the program, or the control plane, has not answered since.`;
   else if (state.source?.readyState === EventSource.CONNECTING && age > 3000) text = `Connecting again: what is shown is ${span(age)} old.`;
-  patch(banner, text ? [text] : []);
+  const again = session.login && (state.ended || expired) ? [h('a', { href: LOGIN }, 'Log in again')] : [];
+  patch(banner, text ? [text, ...again] : []);
   const live = state.source && !text;
   patch(clock, live && state.changed ? [`live, changed ${span(Date.now() - state.changed)} ago`] : []);
+}
+
+/** Asks who has the session. Where users log in, a browser without one is sent to the page for that. */
+async function identify() {
+  const response = await fetch('/session', { headers: { accept: 'application/json' } });
+  if (response.status === 401 && response.headers.has('www-authenticate')) {
+    sessionStorage.setItem(BACK, location.pathname + location.search);
+    location.assign(LOGIN);
+  }
+  if (!response.ok) return;
+  Object.assign(session, await response.json());
+  draw();
+  if (!session.login) return;
+  const leave = async () => {
+    await fetch('/logout', { method: 'POST', redirect: 'manual' });
+    location.assign(LOGIN);
+  };
+  const who = document.createElement('span');
+  patch(who, [h('span', { class: 'user' }, session.user ?? ''), ...(session.logout ? [h('button', { click: leave }, 'Log out')] : [])]);
+  document.querySelector('header')?.append(who);
+  const back = sessionStorage.getItem(BACK);
+  sessionStorage.removeItem(BACK);
+  if (back && location.pathname === '/') {
+    history.replaceState(null, '', new URL(back, location.origin).pathname + new URL(back, location.origin).search);
+    show(true);
+  }
 }
 
 document.addEventListener('click', (event) => {
   const link = event.target instanceof Element ? event.target.closest('a') : null;
   if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
-  if (link.origin !== location.origin || link.getAttribute('href')?.startsWith('#')) return;
+  if (link.origin !== location.origin || link.pathname === LOGIN || link.getAttribute('href')?.startsWith('#')) return;
   event.preventDefault();
   go(link.href);
 });
@@ -233,3 +264,4 @@ setInterval(second, 1000);
 listen(go);
 document.getElementById('clock')?.after(Object.assign(document.createElement('button'), { textContent: 'Keys', onclick: help }));
 show(false);
+identify().catch(() => {});

@@ -1,5 +1,6 @@
 // One cluster: its conditions, what runs there, and what its loss would move.
 // @ts-check
+import { actions } from './actions.js';
 import { h } from './dom.js';
 import { ago, count, quoted } from './format.js';
 import { bindings, cpu, happened, mark, memory, none, notes, pages, readiness, table, tags, tools } from './parts.js';
@@ -20,6 +21,11 @@ export const cluster = {
     const plan = `ironclad plan cluster-loss ${quoted(name)}`;
     return [
       notes(view.notes),
+      actions([
+        { title: 'Cordon', action: 'cordon', body: { name } },
+        { title: 'Uncordon', action: 'uncordon', body: { name } },
+        { title: 'Drain', action: 'drain', body: { name } },
+      ]),
       h('dl', { class: 'facts', key: 'facts' },
         fact('Ready', readiness(row)), fact('Taints', row.taints.length ? tags(row.taints) : 'none'),
         fact('CPU requested', cpu(row.capacity)), fact('Memory requested', memory(row.capacity)),

@@ -1,5 +1,6 @@
 // The eviction queue, in order.
 // @ts-check
+import { actions } from './actions.js';
 import { ago } from './format.js';
 import { clusterLink, mark, none, notes, pages, rateLine, table, tools } from './parts.js';
 
@@ -31,7 +32,8 @@ export const evictions = {
   view: ({ search }) => `view=evictions&${search}`,
   cli: () => 'ironclad get evictions -o wide',
   draw(view, context) {
-    const head = [rateLine(view.rate, view.paused), notes(view.notes)];
+    const change = view.paused ? { title: 'Resume evictions', action: 'resume-failover' } : { title: 'Pause all evictions', action: 'pause-failover' };
+    const head = [rateLine(view.rate, view.paused), actions([change]), notes(view.notes)];
     if (!view.total) return [...head, none('No evictions wait. What the loss of a cluster would evict:', 'ironclad plan cluster-loss CLUSTER')];
     return [...head, tools(context, view, 'state=Parked, cluster=member1, text'), queue(context, view.rows), pages(context, view)];
   },

@@ -172,7 +172,7 @@ export function none(what, command) {
  * @param {{status: number, what: string, because?: string[], try?: string[]}} failed
  */
 export function failure(failed) {
-  const title = failed.status === 403 ? 'You lack a right for this' : failed.status === 404 ? 'Not found' : 'This can not be shown now';
+  const title = failed.status === 403 ? 'You lack a right for this' : failed.status === 404 ? 'Not found' : failed.printed ? 'Not done' : 'This can not be shown now';
   return h('section', { class: 'failed', role: 'alert', key: 'failed' },
     h('h2', null, title), h('p', null, failed.what),
     (failed.because ?? []).map((line) => h('p', null, `because ${line}`)),

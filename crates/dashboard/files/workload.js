@@ -1,5 +1,6 @@
 // One template: the tree to its Pods, why it is where it is, what happened, its manifests, and logs of its copies.
 // @ts-check
+import { actions } from './actions.js';
 import { h } from './dom.js';
 import { count, quoted } from './format.js';
 import { clusterLink, failure, happened, mark, none, notes, pages, table, tabs, tools, WORDS } from './parts.js';
@@ -48,7 +49,8 @@ export const workload = {
   draw(view, context) {
     const chosen = tab(context);
     const shown = { tree, why, timeline, yaml, logs }[chosen];
-    return tabs(context, 'About the workload', TABS, chosen, [notes(view?.notes), shown(view, context)]);
+    const rebalance = { title: 'Rebalance', action: 'rebalance', body: about(context) };
+    return [actions([rebalance]), tabs(context, 'About the workload', TABS, chosen, [notes(view?.notes), shown(view, context)])];
   },
 };
 

@@ -72,6 +72,33 @@ pub(crate) fn view(found: Result<Value, Failed>) -> Response<Body> {
     }
 }
 
+/// Refuses a request without a session, in a way by which scripts know that users log in here. Browsers ask for nothing
+/// by themselves for this scheme.
+pub(crate) fn log_in_first(text: String) -> Response<Body> {
+    let mut answer = self::text(401, text);
+    answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    answer
+}
+
+/// Status without a body; a browser goes on to this path.
+pub(crate) fn go_on(path: &'static str) -> Response<Body> {
+    let mut answer = answer(303, TEXT, "");
+    answer.headers_mut().insert(header::LOCATION, HeaderValue::from_static(path));
+    answer
+}
+
+/// The page at which a user logs in. It sends a form to where it came from, and nothing else.
+pub(crate) fn login(status: u16, page: String) -> Response<Body> {
+    const FORM: &str = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; \
+         base-uri 'none'; form-action 'self'";
+    let mut answer = answer(status, "text/html; charset=utf-8", page);
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(FORM));
+    // With `no-referrer`, browsers send `null` as the origin of a form.
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    answer
+}
+
 /// Begins a session. The page itself goes on to the first one: a browser does not send a strict cookie along where
 /// another page's link leads, not even behind a redirection.
 pub(crate) fn begin(cookie: &str) -> Response<Body> {

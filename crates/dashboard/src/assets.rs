@@ -23,10 +23,14 @@ macro_rules! files {
 pub(crate) static DOCUMENT: File =
     File { name: "index.html", media: HTML, bytes: include_bytes!("../files/index.html") };
 
-static FILES: [File; 20] = files![
+/// The page at which a user logs in.
+pub(crate) static LOGIN: &str = include_str!("../files/login.html");
+
+static FILES: [File; 22] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
+    ("actions.js", SCRIPT),
     ("autoscalers.js", SCRIPT),
     ("dom.js", SCRIPT),
     ("format.js", SCRIPT),
@@ -43,6 +47,7 @@ static FILES: [File; 20] = files![
     ("events.js", SCRIPT),
     ("system.js", SCRIPT),
     ("scheduling.js", SCRIPT),
+    ("session.js", SCRIPT),
     ("plan.js", SCRIPT),
 ];
 
@@ -68,7 +73,8 @@ mod tests {
 
     fn all() -> impl Iterator<Item = (&'static str, String)> {
         let files = FILES.iter().chain([&DOCUMENT]);
-        files.map(|file| (file.name, String::from_utf8(file.bytes.to_vec()).unwrap()))
+        let files = files.map(|file| (file.name, String::from_utf8(file.bytes.to_vec()).unwrap()));
+        files.chain([("login.html", LOGIN.to_owned())])
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use percent_encoding::percent_decode_str;
 
 use crate::{
-    door::LOGIN,
+    action,
+    door::{LOGIN, LOGOUT},
     rows::Wanted,
     views::{Account, Change, Question, Reference},
 };
@@ -26,10 +27,16 @@ pub(crate) enum Route {
     File(String),
     /// Begins a session.
     Login(String),
+    /// Ends a session.
+    Logout,
+    /// Who has the session.
+    Session,
     /// A view, once.
     View(Question, Wanted),
     /// A view, again and again.
     Follow(Question, Wanted),
+    /// An action.
+    Do(String),
     /// Nothing is there.
     None,
 }
@@ -41,8 +48,16 @@ pub(crate) fn route(path: &str, query: &str) -> Route {
     if path == LOGIN {
         return Route::Login(value("secret").unwrap_or_default().to_owned());
     }
+    match path {
+        LOGOUT => return Route::Logout,
+        "/session" => return Route::Session,
+        _ => {}
+    }
     if let Some(name) = path.strip_prefix("/files/") {
         return Route::File(name.to_owned());
+    }
+    if let Some(name) = path.strip_prefix("/do/").filter(|name| action::NAMES.contains(name)) {
+        return Route::Do(name.to_owned());
     }
     let wanted = || Wanted::of(&pairs);
     if let Some(view) = path.strip_prefix("/api/") {
@@ -115,8 +130,8 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
     })
 }
 
-/// Names and values of a query. What is no UTF-8 is replaced.
-fn pairs(query: &str) -> Vec<(String, String)> {
+/// Names and values of a query, or of a form. What is no UTF-8 is replaced.
+pub(crate) fn pairs(query: &str) -> Vec<(String, String)> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -153,6 +168,13 @@ mod tests {
             ("/files/../x", "", Route::File("../x".into())),
             ("/login", "secret=abc", Route::Login("abc".into())),
             ("/login", "", Route::Login(String::new())),
+            ("/logout", "", Route::Logout),
+            ("/session", "", Route::Session),
+            ("/session/x", "", Route::None),
+            ("/do/cordon", "", Route::Do("cordon".into())),
+            ("/do/cordon/", "", Route::None),
+            ("/do/delete", "", Route::None),
+            ("/do/", "", Route::None),
             ("/api/fleet", "", view(Question::Fleet)),
             ("/api/policies", "", view(Question::Policies)),
             ("/api/services", "", view(Question::Services)),

@@ -45,10 +45,18 @@ fn is_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(differing) == 0
 }
 
+/// A session of a browser.
+struct Session {
+    secret: Secret,
+    /// What its own pages send along with a change. Other pages can't read it, nor set a header.
+    csrf: Secret,
+    ends: Instant,
+}
+
 /// Sessions of browsers, and the secret that begins the next one.
 pub(crate) struct Keys {
     next: Secret,
-    sessions: VecDeque<(Secret, Instant)>,
+    sessions: VecDeque<Session>,
 }
 
 impl Keys {
@@ -67,24 +75,27 @@ impl Keys {
             return Ok(None);
         }
         self.next = Secret::new()?;
-        let session = Secret::new()?;
-        self.sessions.retain(|(_, ends)| *ends > now);
+        let (secret, csrf) = (Secret::new()?, Secret::new()?);
+        self.sessions.retain(|session| session.ends > now);
         while self.sessions.len() >= SESSIONS_MAX {
             self.sessions.pop_front();
         }
-        self.sessions.push_back((session.clone(), now + SESSION_LIFE));
-        Ok(Some(session))
+        self.sessions.push_back(Session { secret: secret.clone(), csrf, ends: now + SESSION_LIFE });
+        Ok(Some(secret))
     }
 
-    /// True if one of these words is a session that has not ended.
-    pub(crate) fn knows<'a>(&self, words: impl Iterator<Item = &'a str>, now: Instant) -> bool {
-        let mut known = false;
+    /// What a change of the session of one of these words needs; `None` if none of them is a session that has not
+    /// ended.
+    pub(crate) fn csrf<'a>(&self, words: impl Iterator<Item = &'a str>, now: Instant) -> Option<&Secret> {
+        let mut found = None;
         for word in words {
-            for (session, ends) in &self.sessions {
-                known |= session.is(word) & (*ends > now);
+            for session in &self.sessions {
+                if session.secret.is(word) & (session.ends > now) {
+                    found = Some(&session.csrf);
+                }
             }
         }
-        known
+        found
     }
 }
 
@@ -111,9 +122,17 @@ mod tests {
         assert!(keys.redeem("wrong", start).unwrap().is_none());
         let session = keys.redeem(&first, start).unwrap().unwrap();
         assert!(keys.redeem(&first, start).unwrap().is_none(), "it is used once");
-        let knows = |keys: &Keys, word: &str, now| keys.knows([word, "other"].into_iter(), now);
+        let csrf = |keys: &Keys, word: &str, now| {
+            keys.csrf([word, "other"].into_iter(), now).map(|csrf| csrf.text().to_owned())
+        };
+        let knows = |keys: &Keys, word: &str, now| csrf(keys, word, now).is_some();
         assert!(knows(&keys, session.text(), start) && !knows(&keys, &first, start));
         assert!(!knows(&keys, session.text(), start + SESSION_LIFE), "it ends");
+        let of_first = csrf(&keys, session.text(), start).unwrap();
+        assert!(of_first != session.text() && !knows(&keys, &of_first, start), "it is worth no session");
+        let next = keys.next().text().to_owned();
+        let second = keys.redeem(&next, start).unwrap().unwrap();
+        assert_ne!(csrf(&keys, second.text(), start).unwrap(), of_first);
         for _ in 0..SESSIONS_MAX {
             let next = keys.next().text().to_owned();
             keys.redeem(&next, start).unwrap().unwrap();

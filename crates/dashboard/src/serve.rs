@@ -1,76 +1,45 @@
-//! The listener, and the way from requests to views.
+//! The dashboard of one user: a port of the user's machine, and an address whose secret begins a session.
 //!
 //! Views are computed where [`Dashboard::serve`] is awaited, as their futures need not be `Send`; requests come from
 //! the tasks of connections.
 
 use std::{fmt, io, net::Ipv4Addr, sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header, request::Parts};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_serving::{Body, Front, Listener};
 use parking_lot::Mutex;
-use serde_json::Value;
-use tokio::{
-    net::TcpListener,
-    sync::{Semaphore, mpsc, oneshot},
-};
+use serde_json::json;
+use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
+    action::{self, Actions},
     answer::{self, answer},
     assets,
-    door::{self, Asked, Refusal},
+    desk::{Desk, Jobs, Served, desk},
+    door::{self, Address, Asked, Refusal},
     route::{Route, route},
-    rows::Wanted,
-    secret::Keys,
+    secret::{Keys, Secret},
     stream,
-    views::{Failed, Question, Views},
+    views::Views,
 };
 
 /// Streams at once: one for each open tab.
 const STREAMS_MAX: usize = 32;
 /// Views that are computed at once; further questions wait.
 const LOOKS_MAX: usize = 4;
-/// Questions that wait to be taken.
-const QUESTIONS_MAX: usize = 64;
-/// Time for a view. A plan over a large fleet takes the longest.
-const LOOK_MAX: Duration = Duration::from_secs(120);
 /// Bytes of the head of a request.
 const HEAD_MAX: usize = 16 * 1024;
-
-/// A question, and where its answer is waited for.
-type Waiting = (Question, oneshot::Sender<Result<Value, Failed>>);
-
-/// Takes questions to where views are computed. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Desk {
-    questions: mpsc::Sender<Waiting>,
-    looks: Arc<Semaphore>,
-    clock: Clock,
-}
-
-impl Desk {
-    /// Looks once, and keeps the rows that are wanted.
-    pub(crate) async fn look(&self, question: &Question, wanted: &Wanted) -> Result<Value, Failed> {
-        let ended = || Failed::new(503, "the program that served this page is ending");
-        let _turn = self.looks.acquire().await.map_err(|_| ended())?;
-        let (sender, receiver) = oneshot::channel();
-        self.questions.send((question.clone(), sender)).await.map_err(|_| ended())?;
-        let mut view = tokio::select! {
-            biased;
-            found = receiver => found.map_err(|_| ended())??,
-            () = self.clock.sleep(LOOK_MAX) => {
-                return Err(Failed::new(504, "the control plane, or its members, did not answer in time"));
-            }
-        };
-        wanted.apply(&mut view);
-        Ok(view)
-    }
-}
+/// Time for the body of an action.
+const BODY_WAIT: Duration = Duration::from_secs(10);
+/// Methods that are answered.
+pub(crate) const SHOWN: [&str; 2] = ["GET", "HEAD"];
 
 /// State of all requests.
 struct Shared {
+    address: Address,
     /// `127.0.0.1:PORT`.
     authority: String,
     cookie: String,
@@ -78,6 +47,8 @@ struct Shared {
     desk: Desk,
     streams: Arc<Semaphore>,
     clock: Clock,
+    /// True if there are actions.
+    writes: bool,
     /// Told the next address when one was used.
     announce: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -85,8 +56,8 @@ struct Shared {
 /// The dashboard on a loopback port.
 pub struct Dashboard {
     listener: TcpListener,
-    shared: Arc<Shared>,
-    questions: mpsc::Receiver<Waiting>,
+    shared: Shared,
+    jobs: Jobs,
 }
 
 impl fmt::Debug for Dashboard {
@@ -104,9 +75,9 @@ impl Dashboard {
     pub async fn bind(port: u16, clock: &Clock, announce: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
-        let (sender, questions) = mpsc::channel(QUESTIONS_MAX);
-        let desk = Desk { questions: sender, looks: Arc::new(Semaphore::new(LOOKS_MAX)), clock: clock.clone() };
+        let (desk, jobs) = desk(LOOKS_MAX, clock);
         let shared = Shared {
+            address: Address::Loopback(address.to_string()),
             authority: address.to_string(),
             // Cookies are shared by all ports of a host.
             cookie: format!("ironclad-dashboard-{}", address.port()),
@@ -114,9 +85,10 @@ impl Dashboard {
             desk,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             clock: clock.clone(),
+            writes: false,
             announce: Box::new(announce),
         };
-        Ok(Self { listener, shared: Arc::new(shared), questions })
+        Ok(Self { listener, shared, jobs })
     }
 
     /// The address that begins a session, once.
@@ -125,9 +97,10 @@ impl Dashboard {
         self.shared.login_address()
     }
 
-    /// Serves until the tasks are stopped. Views are computed by the caller's task.
-    pub async fn serve(self, views: &dyn Views, clock: &Clock, tasks: &Tasks) {
-        let Self { listener, shared, mut questions } = self;
+    /// Serves until the tasks are stopped. Views are computed by the caller's task, and without actions that is all.
+    pub async fn serve(self, views: &dyn Views, actions: Option<&dyn Actions>, clock: &Clock, tasks: &Tasks) {
+        let Self { listener, shared, jobs } = self;
+        let shared = Arc::new(Shared { writes: actions.is_some(), ..shared });
         let front = Front::new(move |request, _peer| {
             let shared = shared.clone();
             async move { shared.respond(request).await }
@@ -136,29 +109,7 @@ impl Dashboard {
         let mut listener = Listener::new(listener, None, "dashboard");
         listener.bounds.head_bytes = Some(HEAD_MAX);
         tasks.spawn("dashboard", async move { listener.serve(&of_listener, &group, front).await });
-        let mut looks = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                biased;
-                () = tasks.stopping() => break,
-                Some(()) = looks.next(), if !looks.is_empty() => {}
-                question = questions.recv() => match question {
-                    Some((question, mut sender)) => looks.push(
-                        async move {
-                            // Nobody waits for the answer any more: the page was closed, or the time is over.
-                            let found = tokio::select! {
-                                biased;
-                                found = question.ask(views) => found,
-                                () = sender.closed() => return,
-                            };
-                            let _ = sender.send(found);
-                        }
-                        .boxed_local(),
-                    ),
-                    None => break,
-                },
-            }
-        }
+        jobs.work(Served::One(views, actions), clock, tasks, || ()).await;
     }
 }
 
@@ -168,19 +119,20 @@ impl Shared {
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
-        let (head, _body) = request.into_parts();
-        let path = head.uri.path();
-        if let Err(refusal) = door::check(&asked(&head), &self.authority) {
+        let (head, body) = request.into_parts();
+        let route = route(head.uri.path(), head.uri.query().unwrap_or_default());
+        // The address with the secret may be opened from anywhere: it is worth what the secret is.
+        let is_public = matches!(route, Route::Login(_));
+        let methods: &[&str] = if self.writes && matches!(route, Route::Do(_)) { &["POST"] } else { &SHOWN };
+        if let Err(refusal) = door::check(&asked(&head, is_public), &self.address, methods) {
             return self.refused(refusal);
         }
-        let route = route(path, head.uri.query().unwrap_or_default());
         if let Route::Login(secret) = &route {
             return self.login(secret);
         }
         let cookies = door::cookies(texts(&head.headers, &header::COOKIE), &self.cookie);
-        if !self.keys.lock().knows(cookies, self.clock.mono()) {
-            return self.refused(Refusal::Session);
-        }
+        let csrf = self.keys.lock().csrf(cookies, self.clock.mono()).cloned();
+        let Some(csrf) = csrf else { return self.refused(Refusal::Session) };
         match route {
             Route::Page => answer::file(&assets::DOCUMENT, &head.headers),
             Route::File(name) => match assets::file(&name) {
@@ -190,11 +142,44 @@ impl Shared {
             Route::View(question, wanted) => answer::view(self.desk.look(&question, &wanted).await),
             Route::Follow(..) if head.method == http::Method::HEAD => answer(200, "text/event-stream", ""),
             Route::Follow(question, wanted) => match self.streams.clone().try_acquire_owned() {
-                Ok(slot) => stream::follow(self.desk.clone(), self.clock.clone(), question, wanted, slot),
+                Ok(slot) => stream::follow(self.desk.clone(), self.clock.clone(), question, wanted, vec![slot]),
                 Err(_) => answer::text(503, format!("{STREAMS_MAX} pages are open: close some")),
             },
-            Route::Login(_) | Route::None => nothing(),
+            // Nobody logs in here.
+            Route::Session => {
+                let csrf = self.writes.then(|| csrf.text());
+                answer::view(Ok(json!({ "user": null, "login": false, "logout": false, "csrf": csrf })))
+            }
+            Route::Do(name) if self.writes => self.act(&name, &head, body, &csrf).await,
+            Route::Do(_) | Route::Login(_) | Route::Logout | Route::None => nothing(),
         }
+    }
+
+    /// Does what a page of this session asks for.
+    async fn act(&self, name: &str, head: &Parts, body: Incoming, csrf: &Secret) -> Response<Body> {
+        let expected = HeaderName::from_static(door::CSRF);
+        let mut words = texts(&head.headers, &expected);
+        match (words.next(), words.next()) {
+            (Some(word), None) if csrf.is(word) => {}
+            _ => return self.refused(Refusal::Csrf),
+        }
+        let media = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if media != Some(b"application/json") {
+            return answer::text(415, "an action has a body of type application/json".to_owned());
+        }
+        let read = Limited::new(body, action::BODY_MAX).collect();
+        let body = tokio::select! {
+            biased;
+            read = read => match read {
+                Ok(read) => read.to_bytes(),
+                Err(_) => return answer::text(413, format!("a body has at most {} bytes", action::BODY_MAX)),
+            },
+            () = self.clock.sleep(BODY_WAIT) => return answer::text(408, "the body did not come in time".to_owned()),
+        };
+        answer::view(match action::wish(name, &body) {
+            Ok(wish) => self.desk.act(wish).await,
+            Err(failed) => Err(failed),
+        })
     }
 
     fn login(&self, secret: &str) -> Response<Body> {
@@ -211,21 +196,21 @@ impl Shared {
     }
 
     fn refused(&self, refusal: Refusal) -> Response<Body> {
-        let (status, text) = refusal.told(&self.authority);
+        let (status, text) = refusal.told(&self.address);
         answer::text(status, text)
     }
 }
 
-fn nothing() -> Response<Body> {
+pub(crate) fn nothing() -> Response<Body> {
     answer::text(404, "nothing is here: the first page is /".to_owned())
 }
 
-fn asked(head: &http::request::Parts) -> Asked<'_> {
+pub(crate) fn asked(head: &Parts, is_public: bool) -> Asked<'_> {
     let headers = &head.headers;
     let one = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     Asked {
         method: head.method.as_str(),
-        path: head.uri.path(),
+        is_public,
         hosts: texts(headers, &header::HOST).chain(head.uri.authority().map(http::uri::Authority::as_str)).collect(),
         origins: texts(headers, &header::ORIGIN).collect(),
         site: one("sec-fetch-site"),
@@ -234,7 +219,7 @@ fn asked(head: &http::request::Parts) -> Asked<'_> {
 }
 
 /// All values of a header. What is no text is one that nothing is equal to.
-fn texts<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
+pub(crate) fn texts<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'a str> {
     headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"))
 }
 
@@ -242,14 +227,15 @@ fn texts<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> impl Iterator
 mod tests {
     use std::{cell::Cell, net::SocketAddr};
 
-    use serde_json::json;
+    use futures::FutureExt as _;
+    use serde_json::{Value, json};
     use tokio::{
         io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
         net::TcpStream,
     };
 
     use super::*;
-    use crate::views::{Account, Change, Look, Reference};
+    use crate::views::{Account, Change, Failed, Look, Reference};
 
     /// Views that count how often somebody looked; one of them is never ready.
     #[derive(Default)]
@@ -419,7 +405,7 @@ mod tests {
         };
         tokio::select! {
             biased;
-            () = dashboard.serve(&views, &clock, &tasks) => panic!("it serves until it is stopped"),
+            () = dashboard.serve(&views, None, &clock, &tasks) => panic!("it serves until it is stopped"),
             () = client => {}
         }
         tasks.kill();

@@ -17,8 +17,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     answer::with_body,
+    desk::Desk,
     rows::Wanted,
-    serve::Desk,
     views::{Failed, Question},
 };
 
@@ -38,27 +38,30 @@ struct Following {
     /// The event that was sent last, without its time.
     last: Option<String>,
     pause: Duration,
-    /// Ends with the stream, and lets another one begin.
-    _slot: OwnedSemaphorePermit,
+    /// Ends with the stream, and lets others begin.
+    _slots: Vec<OwnedSemaphorePermit>,
 }
 
-/// An answer that goes on until the browser ends it.
+/// An answer that goes on until the browser or the session ends.
 pub(crate) fn follow(
     desk: Desk,
     clock: Clock,
     question: Question,
     wanted: Wanted,
-    slot: OwnedSemaphorePermit,
+    slots: Vec<OwnedSemaphorePermit>,
 ) -> Response<Body> {
-    let start = Following { desk, clock, question, wanted, last: None, pause: Duration::ZERO, _slot: slot };
-    let events = stream::unfold(start, |mut state| async move {
+    let start = Following { desk, clock, question, wanted, last: None, pause: Duration::ZERO, _slots: slots };
+    let events = stream::unfold(Some(start), |state| async move {
+        let mut state = state?;
         state.clock.sleep(state.pause).await;
         let begun = state.clock.mono();
         let found = state.desk.look(&state.question, &state.wanted).await;
         state.pause = pause(state.clock.mono() - begun);
         let at = state.clock.wall_seconds();
         let event = event(found, &mut state.last, &json!(at));
-        Some((Ok::<_, io::Error>(Frame::data(Bytes::from(event))), state))
+        // The event says that the session has ended.
+        let next = if state.desk.is_over() { None } else { Some(state) };
+        Some((Ok::<_, io::Error>(Frame::data(Bytes::from(event))), next))
     });
     with_body(200, "text/event-stream", StreamBody::new(events).boxed_unsync())
 }

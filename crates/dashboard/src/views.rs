@@ -1,8 +1,12 @@
 //! Views of the fleet, which somebody else computes.
 
+use std::{fmt, rc::Rc};
+
 use futures::future::LocalBoxFuture;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::token::Token;
 
 /// Result of computing a view. Rows that can be filtered, sorted and paged are in the array `rows` of the answer.
 pub type Look<'a> = LocalBoxFuture<'a, Result<Value, Failed>>;
@@ -49,13 +53,37 @@ pub struct Failed {
     /// Remedies.
     #[serde(rename = "try", skip_serializing_if = "Vec::is_empty")]
     pub remedies: Vec<String>,
+    /// Text that was printed before it failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub printed: String,
 }
 
 impl Failed {
     /// A failure without a cause.
-    pub(crate) fn new(status: u16, what: &str) -> Self {
-        Self { status, what: what.to_owned(), because: Vec::new(), remedies: Vec::new() }
+    #[must_use]
+    pub fn new(status: u16, what: &str) -> Self {
+        Self { status, what: what.to_owned(), because: Vec::new(), remedies: Vec::new(), printed: String::new() }
     }
+}
+
+/// A user whom the control plane knows.
+pub struct Admitted {
+    /// Name of the user.
+    pub user: String,
+    /// Views with the rights of the user.
+    pub views: Rc<dyn Views>,
+}
+
+impl fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admitted").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Users of a control plane, known by their bearer tokens.
+pub trait Users {
+    /// Asks the control plane whose token this is. A failure has status 401 if it is nobody's.
+    fn admit<'a>(&'a self, token: &'a Token) -> LocalBoxFuture<'a, Result<Admitted, Failed>>;
 }
 
 /// The views, each computed anew.

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod agents;
 mod aggregated;
 pub mod clusters;
+pub mod dashboard;
 pub mod explain;
 mod forward;
 pub mod metrics;

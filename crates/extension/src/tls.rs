@@ -22,14 +22,42 @@ impl InUse {
     /// # Errors
     /// A certificate or key that can't be read.
     pub(crate) fn set(&self, pair: &Pair) -> Result<(), String> {
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pair.certificate.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(|e| e.to_string())?;
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(|e| e.to_string())?;
-        let key = any_supported_type(&key).map_err(|e| e.to_string())?;
-        *self.0.write() = Some(Arc::new(CertifiedKey::new(chain, key)));
+        *self.0.write() = Some(Arc::new(certified(pair)?));
         Ok(())
     }
+
+    /// Uses this one from now on, which somebody else made.
+    ///
+    /// # Errors
+    /// A certificate or key that can't be read, or a key of another certificate.
+    pub(crate) fn set_matching(&self, pair: &Pair) -> Result<(), String> {
+        let certified = certified(pair)?;
+        if certified.cert.is_empty() {
+            return Err("the file has no certificate".to_owned());
+        }
+        match certified.keys_match() {
+            // Of some kinds of keys it can't be told.
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(_) => return Err("it is not the key of the certificate".to_owned()),
+        }
+        *self.0.write() = Some(Arc::new(certified));
+        Ok(())
+    }
+
+    /// The certificates that are presented.
+    #[cfg(test)]
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.0.read().as_ref().map(|certified| certified.cert.clone()).unwrap_or_default()
+    }
+}
+
+fn certified(pair: &Pair) -> Result<CertifiedKey, String> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pair.certificate.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|e| e.to_string())?;
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(|e| e.to_string())?;
+    let key = any_supported_type(&key).map_err(|e| e.to_string())?;
+    Ok(CertifiedKey::new(chain, key))
 }
 
 impl ResolvesServerCert for InUse {

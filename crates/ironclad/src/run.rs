@@ -16,13 +16,14 @@ use ironclad_api::cluster::STORED_GROUP;
 use ironclad_cli::{
     connect,
     crds::{AtStart, install_at_start},
+    dashboard::{Bearers, TeamDashboard},
     join::Address,
     print,
     report::Misused,
 };
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
-    Registration,
+    self as extension, Registration,
     admission::{WebhookOptions, serve_webhooks},
     agents::{self, ClusterInfo, Published},
     clusters::{self, ClusterServer, Form, serve_clusters},
@@ -43,6 +44,7 @@ use crate::{
     flags::{
         AdmissionFlags, ControllerFlags, WebhookFlags,
         aggregated::{ClusterFlags, ExplainFlags, ProxyFlags},
+        dashboard::{BoundDashboard, DashboardFlags},
         metrics::{AdapterFlags, MetricsFlags},
     },
     leader::{self, Electors, LeaderFlags},
@@ -71,6 +73,7 @@ const INSTALL_MAX: Duration = Duration::from_secs(60);
   ironclad crds --install --kubeconfig plane.kubeconfig
   ironclad run --kubeconfig plane.kubeconfig
   ironclad run --kubeconfig plane.kubeconfig --metrics-bind-address 127.0.0.1:10358   (beside the first one: it stands by)
+  ironclad run --kubeconfig plane.kubeconfig --dashboard-bind-address 0.0.0.0:8449 --dashboard-host fleet.example
   ironclad run --kubeconfig plane.kubeconfig --aggregate-clusters   (clusters/NAME/proxy where karmadactl looks for it)
   ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
 pub(crate) struct RunArgs {
@@ -115,6 +118,8 @@ pub(crate) struct RunArgs {
     pub proxy: ProxyFlags,
     #[command(flatten)]
     pub clusters: ClusterFlags,
+    #[command(flatten)]
+    pub dashboard: DashboardFlags,
 }
 
 /// Part of the control plane that a process installs.
@@ -143,13 +148,25 @@ impl RunArgs {
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
     let seam = Seam::system("ironclad");
-    let running = tokio::select! {
+    let mut running = tokio::select! {
         biased;
         () = stop.received() => None,
         running = start(args, &seam) => Some(running?),
     };
-    if running.is_some() {
-        stop.received().await;
+    if let Some(running) = &mut running {
+        // Its views are computed here, as their futures stay in one task.
+        let dashboard = running.dashboard.take();
+        let served = async {
+            if let Some((dashboard, users)) = dashboard {
+                dashboard.serve(&users, &seam.clock, &seam.tasks).await;
+            }
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            biased;
+            () = stop.received() => {}
+            () = served => {}
+        }
     }
     print::note("stopping");
     let end = async {
@@ -175,6 +192,8 @@ struct Running {
     electors: Option<Electors>,
     /// The groups of which the leader makes the APIServices.
     registered: Vec<Registration>,
+    /// Every replica serves it, with sessions of its own.
+    dashboard: Option<(TeamDashboard, Bearers)>,
     /// Without elections, the controllers.
     _work: Option<Work>,
 }
@@ -186,6 +205,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     args.webhooks.warnings(&settings.gates).iter().for_each(|warning| tracing::warn!("{warning}"));
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
     let (explain, proxy, aggregated) = (args.explain.explain()?, args.proxy.proxy()?, args.clusters.clusters()?);
+    let dashboard = args.dashboard.dashboard()?;
     settings.member_metrics = of_metrics.clone();
     settings.running_scripts = args
         .script_state_dir
@@ -260,6 +280,13 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         .context("preparing the proxy to members")?;
         announce(&format!("proxy to members: {url}"));
     }
+    let dashboard = match dashboard {
+        Some(bound) => {
+            let served = team_dashboard(bound, &client, &seam.child("dashboard")).await?;
+            Some((served, Bearers::new(args.kubeconfig.clone(), args.context.clone(), seam.clock.clone())))
+        }
+        None => None,
+    };
     let explain = match explain {
         Some(explain) => Some((explain.listen().await?, explain)),
         None => None,
@@ -334,7 +361,26 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         }
         None => Some(begin(seam.child("controllers"))),
     };
-    Ok(Running { electors, registered, _work: work })
+    Ok(Running { electors, registered, dashboard, _work: work })
+}
+
+/// Listens for the dashboard, with managed or given certificates.
+async fn team_dashboard(bound: BoundDashboard, client: &Client, seam: &Seam) -> anyhow::Result<TeamDashboard> {
+    let BoundDashboard { bind, hosts, files } = bound;
+    let listener = tokio::net::TcpListener::bind(bind).await.with_context(|| {
+        format!("listening on {bind} for the dashboard\n  try: another --dashboard-bind-address, or 0 for none")
+    })?;
+    let address = listener.local_addr()?;
+    let tls = match files {
+        Some((certificate, key)) => extension::dashboard::from_files(certificate, key, seam).map_err(|why| {
+            anyhow::anyhow!("{why}\n  try: --dashboard-tls-cert-file and --dashboard-tls-private-key-file of one pair")
+        })?,
+        None => extension::dashboard::managed(client.clone(), hosts.clone(), seam)
+            .await
+            .context("preparing the certificate of the dashboard")?,
+    };
+    announce(&format!("dashboard: https://{address}, under the names {}", hosts.join(", ")));
+    Ok(TeamDashboard::new(listener, tls, hosts, &seam.clock))
 }
 
 /// Brings Clusters into the form of this process before its controllers see any, however often it takes.

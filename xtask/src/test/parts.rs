@@ -7,14 +7,14 @@ use anyhow::{Context as _, bail, ensure};
 pub(super) const PROGRAM: (&str, &str) = ("testkit", "system");
 
 /// Modules of the program whose tests start processes, or use real time and sockets.
-const PROCESSES: [&str; 47] = [
+const PROCESSES: [&str; 48] = [
     "admission_real", "authorization", "autoscalers", "autoscaling_real", "backup_up", "bad_input", "capacity_up",
     "certificates_up", "clients", "clients_kube_rs", "clients_restart", "clusters_real", "crds_real", "credentials_up",
-    "dashboard_up", "differential", "evictions_up", "explain_real", "failover_real", "failover_up", "flows_up",
-    "installed_real", "interpreter_webhook_go", "interpreter_webhook_up", "kill_loop", "kubectl_lines", "limits_up",
-    "member_controllers", "metrics_real", "metrics_up", "nodes_up", "old_member", "preemption_up", "promote_up",
-    "propagation_real", "propagation_up", "proxied_members", "proxy_up", "pull_up", "real_env", "settings_real",
-    "shown", "sim_up", "takeover_real", "tenant_up", "upgrade_up", "verbs_up",
+    "dashboard_run", "dashboard_up", "differential", "evictions_up", "explain_real", "failover_real", "failover_up",
+    "flows_up", "installed_real", "interpreter_webhook_go", "interpreter_webhook_up", "kill_loop", "kubectl_lines",
+    "limits_up", "member_controllers", "metrics_real", "metrics_up", "nodes_up", "old_member", "preemption_up",
+    "promote_up", "propagation_real", "propagation_up", "proxied_members", "proxy_up", "pull_up", "real_env",
+    "settings_real", "shown", "sim_up", "takeover_real", "tenant_up", "upgrade_up", "verbs_up",
 ];
 
 /// Calls webhooks that have a deadline, and so needs a core of its own.

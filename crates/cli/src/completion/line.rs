@@ -54,6 +54,7 @@ impl Line {
                 as_uid: one(verb, "as_uid"),
                 request_timeout: None,
                 warnings_as_errors: false,
+                given: None,
             },
             member_kubeconfig: one(verb, "cluster_kubeconfig"),
             namespace: one(verb, "namespace"),

@@ -19,7 +19,7 @@ pub(super) fn failed(error: &anyhow::Error) -> Failed {
             because.push(line.to_owned());
         }
     }
-    Failed { status: status(error), what, because, remedies }
+    Failed { status: status(error), what, because, remedies, printed: String::new() }
 }
 
 /// 403 and 404 as the control plane answered them; 400 for what was asked wrongly, 502 for all else.

@@ -2,6 +2,7 @@
 //!
 //! The views are those of the verbs: each is computed by the function whose result a verb prints.
 
+mod actions;
 mod failed;
 mod logs;
 mod manifests;
@@ -10,31 +11,36 @@ mod policies;
 mod quotas;
 mod scheduling;
 mod services;
+mod users;
 mod views;
 
 use anyhow::Context as _;
 use ironclad_api::cluster::Cluster;
-pub use ironclad_dashboard::Dashboard;
+pub use ironclad_dashboard::{Actions, Dashboard, TeamDashboard};
 use ironclad_runtime::Api;
 use ironclad_seam::{Clock, Tasks};
 use kube::api::ListParams;
 
-pub use self::views::Live;
+pub use self::{actions::Acting, users::Bearers, views::Live};
 use crate::{connect::Plane, print};
 
 /// Show the fleet in a browser: what is bad and since when, why, and what would happen.
 ///
-/// Serves on a port of this machine until ctrl-c, with the rights that the kubeconfig has. Nothing is installed and
-/// nothing is written. The printed address begins one session of a browser; when it was used, the next is printed.
+/// Serves on a port of this machine until ctrl-c, with the rights that the kubeconfig has. Nothing is installed, and
+/// nothing is written without --write. The printed address begins one session of a browser; when it was used, the next is printed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad dashboard
   ironclad dashboard --open
+  ironclad dashboard --write
   ironclad dashboard --port 8080 --context fleet")]
 pub struct Command {
     /// Port of 127.0.0.1; 0 for a free one
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub port: u16,
+    /// Let pages cordon, drain, rebalance, and pause evictions; each shows first what it would do
+    #[arg(long)]
+    pub write: bool,
     /// Open the address in the browser of this machine
     #[arg(long)]
     pub open: bool,
@@ -57,8 +63,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         open(&address);
     }
     let (views, tasks) = (Live::new(command.plane.clone(), clock.clone()), Tasks::new("dashboard"));
+    let acting = command.write.then(|| Acting::new(command.plane.clone(), clock.clone()));
     let served = async {
-        dashboard.serve(&views, clock, &tasks).await;
+        let actions = acting.as_ref().map(|acting| acting as &dyn Actions);
+        dashboard.serve(&views, actions, clock, &tasks).await;
         anyhow::Ok(())
     };
     tokio::select! {

@@ -14,6 +14,8 @@ const KUBECONFIG: &str = "/etc/ironclad";
 const STATE: &str = "/var/lib/ironclad";
 /// Values of `run --install`.
 const INSTALLED: [&str; 2] = ["crds", "roles"];
+/// Port and section of the dashboard.
+const DASHBOARD: &str = "dashboard";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// True if the Pods use the API server of their own cluster.
@@ -54,8 +56,17 @@ pub(super) fn objects(release: &Release) -> Result<Vec<Value>, String> {
             },
         })
     });
-    let service = release.service(&ports, &Value::Null);
-    let optional = [release.service_account(), release.network_policy(&ports), budget, release.service_monitor()];
+    let policy = release.network_policy(&ports);
+    let (of_dashboard, others): (Vec<Port>, Vec<Port>) = ports.into_iter().partition(|port| port.name == DASHBOARD);
+    let service = release.service(&others, &Value::Null);
+    let dashboard = (!of_dashboard.is_empty()).then(|| {
+        let mut service = release.service(&of_dashboard, &Value::Null);
+        service["metadata"]["name"] = format!("{}-{DASHBOARD}", release.name).into();
+        // Each replica has the sessions that began there.
+        service["spec"]["sessionAffinity"] = "ClientIP".into();
+        service
+    });
+    let optional = [dashboard, release.service_account(), policy, budget, release.service_monitor()];
     let own = [service, deployment].into_iter().chain(optional.into_iter().flatten());
     Ok(own.chain(roles(release)).collect())
 }
@@ -105,6 +116,7 @@ fn ports(release: &Release) -> Result<Vec<Port>, String> {
         ("explain", "explain", values.is_on("external.explain.enabled")),
         ("metrics-adapter", "metricsAdapter", values.is_on("external.metricsAdapter.enabled")),
         ("proxy", "proxy", !values.is_empty("external.proxy.url")),
+        (DASHBOARD, DASHBOARD, !values.is_empty("external.dashboard.hosts")),
     ] {
         let port = port(values, &format!("external.{section}.port"))?;
         if is_served {
@@ -149,6 +161,10 @@ fn arguments(release: &Release) -> Vec<String> {
     if !values.is_empty("external.proxy.url") {
         words.push(format!("--proxy-bind-address={}", listens("proxy")));
         words.push(format!("--proxy-url={}", values.text("external.proxy.url")));
+    }
+    if !values.is_empty("external.dashboard.hosts") {
+        words.push(format!("--dashboard-bind-address={}", listens(DASHBOARD)));
+        words.push(format!("--dashboard-host={}", values.texts("external.dashboard.hosts").join(",")));
     }
     words.extend(release.further_arguments());
     words

@@ -15,8 +15,10 @@ const TEXTS: [&str; 6] = [
     "podAnnotations", "serviceAccount.annotations",
 ];
 /// Lists of texts.
-const TEXT_LISTS: [&str; 5] =
-    ["agent.zones", "controllers", "embedded.publicAddresses", "external.install", "extraArgs"];
+const TEXT_LISTS: [&str; 6] = [
+    "agent.zones", "controllers", "embedded.publicAddresses", "external.dashboard.hosts", "external.install",
+    "extraArgs",
+];
 /// Maps whose entries are true or false.
 const SWITCHES: &str = "featureGates";
 /// Keys of `--set` nest no deeper.

@@ -125,7 +125,7 @@ impl ProxyFlags {
 }
 
 /// Reads PORT, or ADDRESS:PORT.
-fn address(flag: &str, text: &str) -> anyhow::Result<SocketAddr> {
+pub(super) fn address(flag: &str, text: &str) -> anyhow::Result<SocketAddr> {
     let port = text.parse::<u16>().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     let bind = port.or_else(|_| text.parse::<SocketAddr>());
     bind.map_err(|_| {

@@ -4,6 +4,7 @@ pub(crate) mod accepted;
 mod admission;
 pub(crate) mod aggregated;
 mod autoscaling;
+pub(crate) mod dashboard;
 mod estimators;
 mod graceful;
 pub(crate) mod metrics;

@@ -148,7 +148,7 @@ fn up_has_the_flags_of_run_except_webhooks() {
         .keys()
         .filter(|flag| !up.contains_key(*flag))
         .filter(|flag| {
-            !["webhook-", "metrics-adapter-", "explain-", "proxy-", "clusters-"]
+            !["webhook-", "metrics-adapter-", "explain-", "proxy-", "clusters-", "dashboard-"]
                 .iter()
                 .any(|area| flag.starts_with(area))
         })

@@ -125,6 +125,9 @@ pub(crate) struct UpArgs {
         default_missing_value = "0"
     )]
     pub dashboard: Option<u16>,
+    /// Let its pages change something, as `ironclad dashboard --write` does
+    #[arg(long, env = "IRONCLAD_DASHBOARD_WRITE", requires = "dashboard", value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
+    pub dashboard_write: bool,
     /// Start from what `ironclad backup FILE` saved; --data-dir must be empty
     #[arg(long, value_name = "FILE")]
     pub restore: Option<PathBuf>,
@@ -295,7 +298,7 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
         announce(&format!("dashboard: {}", dashboard.address()));
     }
     let of_dashboard = seam.child("dashboard");
-    let mut pages = std::pin::pin!(serve_dashboard(dashboard, &kubeconfig, &of_dashboard));
+    let mut pages = std::pin::pin!(serve_dashboard(dashboard, args.dashboard_write, &kubeconfig, &of_dashboard));
     announce(&format!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display()));
 
     let (names, path) = (simulated.list(), kubeconfig.display().to_string());
@@ -346,11 +349,14 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
 }
 
 /// Serves the dashboard, if there is one, with the rights of the administrator's kubeconfig; it ends with the process.
-async fn serve_dashboard(dashboard: Option<Dashboard>, kubeconfig: &Path, seam: &Seam) {
+async fn serve_dashboard(dashboard: Option<Dashboard>, writes: bool, kubeconfig: &Path, seam: &Seam) {
     let plane =
         Plane { kubeconfig: Some(kubeconfig.to_owned()), context: Some("ironclad".to_owned()), ..Plane::default() };
     if let Some(dashboard) = dashboard {
-        dashboard.serve(&dashboard::Live::new(plane, seam.clock.clone()), &seam.clock, &seam.tasks).await;
+        let acting = writes.then(|| dashboard::Acting::new(plane.clone(), seam.clock.clone()));
+        let actions = acting.as_ref().map(|acting| acting as &dyn dashboard::Actions);
+        let views = dashboard::Live::new(plane, seam.clock.clone());
+        dashboard.serve(&views, actions, &seam.clock, &seam.tasks).await;
     }
     std::future::pending().await
 }

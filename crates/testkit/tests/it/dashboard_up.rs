@@ -29,17 +29,17 @@ const HOSTILE: &str = "<img src=x onerror=\"document.title='pwned'\"><script>doc
 /// Value of a Secret, nine bytes.
 const HUSH: &str = "aHVzaC1odXNo";
 
-struct World {
-    daemon: Daemon,
+pub(crate) struct World {
+    pub(crate) daemon: Daemon,
     dir: tempfile::TempDir,
     /// `http://127.0.0.1:PORT`.
-    origin: String,
+    pub(crate) origin: String,
     /// The address that begins a session.
-    login: String,
+    pub(crate) login: String,
 }
 
 impl World {
-    async fn start(more: &[&str], ready: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn start(more: &[&str], ready: &str) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
         let path = data.display().to_string();
@@ -51,7 +51,7 @@ impl World {
         Ok(Self { daemon, dir, origin, login })
     }
 
-    fn kubeconfig(&self) -> String {
+    pub(crate) fn kubeconfig(&self) -> String {
         self.dir.path().join("data/kubeconfig").display().to_string()
     }
 
@@ -170,19 +170,19 @@ async fn nobody_but_the_browser_that_was_let_in_is_answered() -> anyhow::Result<
 }
 
 /// A browser that was let in.
-struct Pages {
-    browser: Browser,
-    origin: String,
+pub(crate) struct Pages {
+    pub(crate) browser: Browser,
+    pub(crate) origin: String,
 }
 
 impl Pages {
-    async fn open(&mut self, path: &str) -> anyhow::Result<()> {
+    pub(crate) async fn open(&mut self, path: &str) -> anyhow::Result<()> {
         let address = format!("{}{path}", self.origin);
         self.browser.open(&address).await
     }
 
     /// Waits until something on the page has this role and a name with this text.
-    async fn has(&mut self, role: &str, text: &str) -> anyhow::Result<Node> {
+    pub(crate) async fn has(&mut self, role: &str, text: &str) -> anyhow::Result<Node> {
         let what = format!("a {role} {text:?}");
         until(&what, DEADLINE, async || {
             let tree = self.browser.tree().await?;
@@ -200,7 +200,7 @@ impl Pages {
         Ok(line.as_str().context("a command line")?.to_owned())
     }
 
-    fn is_quiet(&self) -> anyhow::Result<()> {
+    pub(crate) fn is_quiet(&self) -> anyhow::Result<()> {
         let complaints = self.browser.complaints(&self.origin);
         ensure!(complaints.is_empty(), "{complaints:#?}");
         Ok(())

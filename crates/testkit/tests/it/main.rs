@@ -19,6 +19,7 @@ mod clusters_real;
 mod crds_real;
 mod credentials_up;
 mod cron_sim;
+mod dashboard_run;
 mod dashboard_up;
 mod differential;
 mod distributed_hpa_sim;

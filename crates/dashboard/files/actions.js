@@ -1,0 +1,65 @@
+// Buttons that change something: each shows what its verb would do, and the command line, before it is done.
+// @ts-check
+import { h, patch } from './dom.js';
+import { failure } from './parts.js';
+import { session } from './session.js';
+
+/** @typedef {{title: string, action: string, body?: Record<string, string>}} Act */
+
+/**
+ * Buttons for these actions; none where pages only show.
+ * @param {Act[]} acts
+ */
+export function actions(acts) {
+  if (!session.csrf) return null;
+  return h('p', { class: 'actions', key: 'actions' }, acts.map((act) => h('button', { key: act.action, click: () => void ask(act) }, `${act.title} …`)));
+}
+
+/**
+ * @param {Act} act @param {boolean} dryRun
+ * @returns {Promise<{value?: any, failed?: any}>}
+ */
+async function send(act, dryRun) {
+  try {
+    const response = await fetch(`/do/${act.action}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-ironclad-csrf': session.csrf ?? '' },
+      body: JSON.stringify({ ...act.body, dryRun }),
+    });
+    const text = await response.text();
+    const found = response.headers.get('content-type') === 'application/json' ? JSON.parse(text) : { status: response.status, what: text.trim() };
+    return response.ok ? { value: found } : { failed: found };
+  } catch (error) {
+    return { failed: { status: 0, what: 'the program that serves this page does not answer', because: [String(error)] } };
+  }
+}
+
+/** @param {Act} act */
+async function ask(act) {
+  const host = /** @type {Element} */ (document.getElementById('dialogs'));
+  /** The open dialog, whose own attributes are the browser's: only its content is drawn again. @type {HTMLDialogElement | null} */
+  let dialog = null;
+  const close = () => dialog?.close();
+  const show = (/** @type {any[]} */ content, /** @type {any} */ confirm) => {
+    const all = h('dialog', { key: act.action, class: 'act', 'aria-labelledby': 'act' }, h('h2', { id: 'act', key: 'title' }, act.title), content,
+      h('p', { class: 'actions', key: 'buttons' }, confirm, h('button', { key: 'close', click: close }, confirm ? 'Cancel' : 'Close')));
+    if (dialog) return patch(dialog, all.kids);
+    patch(host, [all]);
+    dialog = /** @type {HTMLDialogElement} */ (host.firstChild);
+    dialog.showModal();
+  };
+  const refused = (/** @type {any} */ failed) => [failed.printed ? h('pre', { key: 'said', tabindex: '0' }, failed.printed) : null, failure(failed)];
+  const waits = (/** @type {string} */ text) => h('p', { class: 'quiet', role: 'status', key: 'waits' }, text);
+  const said = (/** @type {any} */ value) => [h('pre', { key: 'said', tabindex: '0' }, value.text || 'nothing to do'), h('p', { key: 'line' }, 'The same is done by ', h('code', null, value.line))];
+  show([waits('Asking what it would do …')], null);
+  const rehearsed = await send(act, true);
+  const act_ = async () => {
+    show([...(rehearsed.value ? said(rehearsed.value) : []), waits('Doing it …')], null);
+    // The button that had it is gone.
+    /** @type {HTMLElement | null | undefined} */ (dialog?.querySelector('.actions button'))?.focus();
+    const done = await send(act, false);
+    show(done.failed ? refused(done.failed) : [h('p', { role: 'status', key: 'done' }, done.value.underWay ? 'It is under way, and goes on while this program runs.' : 'Done.'), ...said({ ...rehearsed.value, ...done.value })], null);
+  };
+  if (rehearsed.failed) show(refused(rehearsed.failed), null);
+  else show(said(rehearsed.value), h('button', { key: 'confirm', class: 'confirm', click: () => void act_() }, act.title));
+}

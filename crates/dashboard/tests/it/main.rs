@@ -1,0 +1,7 @@
+//! The dashboard over its listeners, with views and actions that are made up.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod actions;
+mod fake;
+mod teams;

@@ -12,7 +12,7 @@ mod links;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     pin::Pin,
     sync::{
@@ -57,6 +57,8 @@ pub const REPLICA: HeaderName = HeaderName::from_static("ironclad-replica");
 /// Header of an agent's request: the processes to which it holds tunnels, between commas. One that finds itself among
 /// them answers 409.
 pub const HELD: HeaderName = HeaderName::from_static("ironclad-tunnels-held");
+/// Header of an agent's request: its name among the agents of the cluster.
+pub const AGENT: HeaderName = HeaderName::from_static("ironclad-agent");
 /// Interval of the probes by which both ends find that the other is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Time for the answer to a probe.
@@ -100,6 +102,7 @@ struct Shared {
 /// A tunnel that is open.
 struct Session {
     id: u64,
+    agent: String,
     streams: SendRequest<Empty<Bytes>>,
     place: Arc<Place>,
 }
@@ -160,10 +163,12 @@ impl Tunnels {
         self.0.open.read().contains_key(cluster)
     }
 
-    /// Tunnels of this cluster that are open.
+    /// The agents that hold tunnels of this cluster, by the names that they gave, each once.
     #[must_use]
-    pub fn count(&self, cluster: &str) -> usize {
-        self.0.open.read().get(cluster).map_or(0, Vec::len)
+    pub fn agents(&self, cluster: &str) -> Vec<String> {
+        let open = self.0.open.read();
+        let names: BTreeSet<&String> = open.get(cluster).into_iter().flatten().map(|session| &session.agent).collect();
+        names.into_iter().filter(|name| !name.is_empty()).cloned().collect()
     }
 
     /// Calls this with the name of each cluster whose tunnel is opened, or ends.
@@ -171,12 +176,12 @@ impl Tunnels {
         self.0.handlers.write().push(Box::new(handler));
     }
 
-    /// Keeps a tunnel of a cluster until it ends. The newest of a cluster is the one that is used; the one before is
+    /// Keeps a tunnel of a cluster, which an agent of this name opened, until it ends. The newest of a cluster is the one that is used; the one before is
     /// kept, and used once the newest has ended.
     ///
     /// # Errors
     /// If the stream breaks, or there are too many newer tunnels of the cluster.
-    pub async fn carry<T>(&self, cluster: &str, stream: T) -> io::Result<()>
+    pub async fn carry<T>(&self, cluster: &str, agent: &str, stream: T) -> io::Result<()>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -193,7 +198,7 @@ impl Tunnels {
         let (streams, connection) = handshake.map_err(io::Error::other)?;
         let id = self.0.made.fetch_add(1, Ordering::Relaxed);
         let place = Arc::new(Place { standing: Mutex::new(Standing::Used), changed: Notify::new() });
-        let session = Session { id, streams, place: place.clone() };
+        let session = Session { id, agent: agent.to_owned(), streams, place: place.clone() };
         self.arranged(cluster, |sessions| sessions.push(session));
         let _open = Registered { tunnels: self, cluster, id };
         self.changed(cluster);

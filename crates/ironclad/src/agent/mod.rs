@@ -431,7 +431,8 @@ impl Agent {
             let told = |open: Result<(), String>| {
                 report.lock().tunnel = Some(open.map_or_else(Tunnel::Missing, |()| Tunnel::Open));
             };
-            hold_tunnels(end, told, behind, &args.cluster_name, &of_tunnel).await;
+            let instance = format!("{}_{}", host(), of_tunnel.rng.uuid());
+            hold_tunnels(end, told, behind, (&args.cluster_name, &instance), &of_tunnel).await;
         });
         Ok(())
     }

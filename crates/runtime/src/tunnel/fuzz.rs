@@ -133,7 +133,7 @@ async fn recorded(requests: &[usize]) -> [Vec<u8>; 2] {
     drop(tasks.spawn("there", record(from_near, to_far, kept[0].clone())));
     drop(tasks.spawn("back", record(from_far, to_near, kept[1].clone())));
     let (of_carry, of_agent, answer) = (tunnels.clone(), tasks.clone(), member(&Arc::default()));
-    drop(tasks.spawn("carry", async move { of_carry.carry("m1", near).await }));
+    drop(tasks.spawn("carry", async move { of_carry.carry("m1", "a", near).await }));
     drop(tasks.spawn("serve", async move { serve_tunnel(far, &of_agent, answer).await }));
     tokio::time::sleep(Duration::from_millis(1)).await;
     let answers = ask_all(&tunnels, requests).await;
@@ -172,7 +172,7 @@ fn seeds_carry_requests() {
             let (tunnels, plane) = (Tunnels::default(), Tasks::new("plane"));
             let (near, far) = tokio::io::duplex(1 << 12);
             let of_carry = tunnels.clone();
-            drop(plane.spawn("carry", async move { of_carry.carry("m1", near).await }));
+            drop(plane.spawn("carry", async move { of_carry.carry("m1", "a", near).await }));
             let said = plane.spawn("say", say(far, Said { cuts: frames(&bytes), bytes }));
             tokio::task::yield_now().await;
             assert!(ask_all(&tunnels, &[0; 3]).await.iter().any(Result::is_ok), "no answer arrives");
@@ -228,7 +228,7 @@ proptest! {
             let (tunnels, plane) = (Tunnels::default(), Tasks::new("plane"));
             let (near, far) = tokio::io::duplex(1 << 12);
             let of_carry = tunnels.clone();
-            let carried = plane.spawn("carry", async move { of_carry.carry("m1", near).await });
+            let carried = plane.spawn("carry", async move { of_carry.carry("m1", "a", near).await });
             let of_requests = tunnels.clone();
             let asked = plane.spawn("ask", async move { ask_all(&of_requests, &[0; 3]).await });
             say(far, said).await;

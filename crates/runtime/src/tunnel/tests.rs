@@ -66,7 +66,7 @@ impl Session {
         let silent = Arc::new(AtomicBool::new(false));
         let (near, far) = link(&plane, there, back, &silent);
         let (tunnels, of_agent, answer) = (tunnels.clone(), agent.clone(), member.answer());
-        let carried = plane.spawn("carry", async move { tunnels.carry("m1", near).await });
+        let carried = plane.spawn("carry", async move { tunnels.carry("m1", "a", near).await });
         let served = agent.spawn("serve", async move { serve_tunnel(far, &of_agent, answer).await });
         Self { plane, agent, carried, served, silent }
     }
@@ -261,7 +261,7 @@ async fn an_agent_that_speaks_something_else_is_dropped() {
         let (tunnels, carriers) = (Tunnels::default(), Tasks::new("carriers"));
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let carried = tunnels.clone();
-        let carried = carriers.spawn("carry", async move { carried.carry("m1", near).await });
+        let carried = carriers.spawn("carry", async move { carried.carry("m1", "a", near).await });
         far.write_all(said).await.unwrap();
         let streams = Streams::through(&tunnels, "m1");
         sleep(Duration::from_millis(1)).await;
@@ -371,7 +371,7 @@ async fn a_head_without_an_end_is_not_kept() {
     let (tunnels, carriers, agent) = (Tunnels::default(), Tasks::new("carriers"), Tasks::new("agent"));
     let (near, far) = tokio::io::duplex(1 << 16);
     let carried = tunnels.clone();
-    drop(carriers.spawn("carry", async move { carried.carry("m1", near).await }));
+    drop(carriers.spawn("carry", async move { carried.carry("m1", "a", near).await }));
     let taken = Arc::new(AtomicU64::new(0));
     let (of_answer, of_agent) = (taken.clone(), agent.clone());
     let answer = Answer::new(move |mut request: Request<Incoming>| {

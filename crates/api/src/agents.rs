@@ -98,7 +98,7 @@ pub fn agent_rights(cluster: &str) -> Vec<Value> {
         rule["resourceNames"] = json!(names);
         rule
     };
-    let impersonator = format!("{cluster}-impersonator");
+    let (impersonator, election) = (format!("{cluster}-impersonator"), format!("karmada-agent-{cluster}"));
     let (clusters, works) = ("cluster.karmada.io", "work.karmada.io");
     let read = ["get", "list", "watch"];
     let everywhere = format!("system:karmada:{cluster}:agent");
@@ -114,7 +114,8 @@ pub fn agent_rights(cluster: &str) -> Vec<Value> {
         ),
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"]),
         rule("", &["namespaces"], &["get"]),
-        rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+        named(rule("coordination.k8s.io", &["leases"], &["get", "update"]), &[cluster, &election]),
+        rule("coordination.k8s.io", &["leases"], &["create"]),
         rule("certificates.k8s.io", &["certificatesigningrequests"], &["get", "create"]),
         rule("", &["events"], &["create", "patch", "update"]),
         rule("events.k8s.io", &["events"], &["create", "patch", "update"]),

@@ -202,6 +202,8 @@ pub const NO_EFFECT: &str = "NoEffect";
 pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";
 /// On a Cluster: a certificate of its agent was asked for, and not approved.
 pub const AGENT_NAME_TAKEN: &str = "AgentNameTaken";
+/// On a Cluster: several agents hold tunnels of it.
+pub const SEVERAL_AGENTS: &str = "SeveralAgents";
 /// On a CertificateSigningRequest: the bootstrap token is for another cluster, or gone.
 pub const AGENT_NAME_REFUSED: &str = "AgentNameRefused";
 

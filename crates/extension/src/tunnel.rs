@@ -1,29 +1,22 @@
 //! The agent's end of a tunnel: it passes the control plane's requests on to its member, with credentials of the member
 //! that never leave it (specification/operations.md 10.3).
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+mod hold;
+
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{body::Incoming, upgrade::Upgraded};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use ironclad_api::{
-    agents::tunnel_path,
     names::IMPERSONATOR,
     namespaces::{self},
 };
-use ironclad_runtime::{Api, HELD, REPLICA, StreamBody, Streams, TUNNEL, carry_both, serve_tunnel};
-use ironclad_seam::{Seam, Tasks};
+use ironclad_runtime::{Api, StreamBody, Streams, carry_both};
+use ironclad_seam::Seam;
 use ironclad_serving::Answer;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
@@ -34,16 +27,14 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
+
+pub use self::hold::hold_tunnels;
 
 /// Life of a token of the impersonator, in seconds.
 const TOKEN_SECONDS: i64 = 3_600;
 /// Time after which a new token is asked for.
 const TOKEN_KEPT: Duration = Duration::from_secs(2_400);
-/// Longest time between two attempts to open a tunnel.
-const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Longest time until it is looked again whether there is one more replica.
-const LOOK_MAX: Duration = Duration::from_secs(300);
 
 /// The member, as the agent passes requests on to it.
 #[derive(Clone)]
@@ -67,6 +58,11 @@ impl TunnelledMember {
     pub fn new(config: Config, client: Client, seam: &Seam) -> Result<Self, String> {
         let own = Streams::by_config(config.clone())?;
         Ok(Self(Arc::new(Parts { config, client, own, impersonator: Mutex::default(), seam: seam.clone() })))
+    }
+
+    /// Answers what comes over tunnels.
+    fn answer(self) -> Answer {
+        Answer::new(move |request| self.clone().pass_on(request).map(Ok))
     }
 
     /// Passes a request on: one that names a user as the impersonator, so that the member decides about the user.
@@ -181,196 +177,4 @@ fn unavailable(why: &str) -> Response<StreamBody> {
     *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
-}
-
-/// Holds a tunnel of a cluster open to each replica of the control plane, over which these reach the member. All
-/// replicas have one address: a load balancer decides which of them answers, so another tunnel is asked for again and
-/// again, less and less often while no replica is new. `plane` makes the configuration of the control plane anew each
-/// time; `told` gets to know whether a tunnel is open, or why there is none.
-pub async fn hold_tunnels<F, R>(
-    plane: F,
-    told: impl Fn(Result<(), String>),
-    member: TunnelledMember,
-    cluster: &str,
-    seam: &Seam,
-) where
-    F: Fn() -> R,
-    R: Future<Output = Result<Config, String>>,
-{
-    let jitter = seam.rng.stream("tunnel");
-    let held = Held::default();
-    let mut pace = Pace::default();
-    loop {
-        let opened = match plane().await {
-            Ok(config) => open(config, cluster, &held.names()).await,
-            Err(why) => Err(why),
-        };
-        let found = match opened {
-            Ok(Some(tunnel)) => {
-                tracing::info!(replica = tunnel.replica, "a tunnel to the control plane is open");
-                let found = if tunnel.replica.is_some() { Found::Another } else { Found::TheOnly };
-                held.serve(tunnel, member.clone(), &seam.tasks);
-                told(Ok(()));
-                found
-            }
-            Ok(None) => Found::Known,
-            Err(why) => {
-                if held.names().is_empty() {
-                    tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member");
-                    told(Err(why));
-                } else {
-                    tracing::debug!(why, "no further tunnel to the control plane was opened");
-                }
-                Found::Nothing
-            }
-        };
-        let wait = pace.after(found);
-        let next = async {
-            match wait {
-                Some(wait) => seam.clock.sleep(wait / 2 + jitter.duration_up_to(wait / 2)).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = held.0.ended.notified() => {
-                if held.names().is_empty() {
-                    told(Err("it ended".to_owned()));
-                }
-                pace = Pace::default();
-                seam.clock.sleep(jitter.duration_up_to(pace.wait)).await;
-            }
-            () = next => {}
-        }
-    }
-}
-
-/// The result of an attempt to open a tunnel.
-#[derive(Clone, Copy)]
-enum Found {
-    /// A replica to which there was none.
-    Another,
-    /// One of which there are no others.
-    TheOnly,
-    /// A replica that has one.
-    Known,
-    Nothing,
-}
-
-/// Times of attempts to open tunnels.
-struct Pace {
-    wait: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { wait: Duration::from_secs(1) }
-    }
-}
-
-impl Pace {
-    /// Time until the next attempt; none while the tunnel that there is lives.
-    fn after(&mut self, found: Found) -> Option<Duration> {
-        let max = match found {
-            Found::TheOnly => return None,
-            Found::Another => {
-                *self = Self::default();
-                return Some(self.wait);
-            }
-            Found::Known => LOOK_MAX,
-            Found::Nothing => RETRY_MAX,
-        };
-        let wait = self.wait.min(max);
-        self.wait = (wait * 2).min(max);
-        Some(wait)
-    }
-}
-
-/// The tunnels of this agent.
-#[derive(Clone, Default)]
-struct Held(Arc<Replicas>);
-
-#[derive(Default)]
-struct Replicas {
-    /// The newest tunnel to each.
-    newest: Mutex<BTreeMap<String, u64>>,
-    made: AtomicU64,
-    ended: Notify,
-}
-
-impl Held {
-    /// The replicas to which they lead. One that has no name has the empty one.
-    fn names(&self) -> Vec<String> {
-        self.0.newest.lock().keys().cloned().collect()
-    }
-
-    /// Passes on what comes over a tunnel until it ends.
-    fn serve(&self, tunnel: Tunnel, member: TunnelledMember, tasks: &Tasks) {
-        let (held, of_streams) = (self.clone(), tasks.clone());
-        let name = tunnel.replica.unwrap_or_default();
-        let id = held.0.made.fetch_add(1, Ordering::Relaxed);
-        held.0.newest.lock().insert(name.clone(), id);
-        tasks.spawn("tunnel", async move {
-            let answer = Answer::new(move |request| member.clone().pass_on(request).map(Ok));
-            match serve_tunnel(TokioIo::new(tunnel.connection), &of_streams, answer).await {
-                Ok(()) => tracing::info!(replica = name, "a tunnel to the control plane ended"),
-                Err(error) => tracing::warn!(replica = name, %error, "a tunnel to the control plane broke"),
-            }
-            {
-                let mut newest = held.0.newest.lock();
-                if newest.get(&name) == Some(&id) {
-                    newest.remove(&name);
-                }
-            }
-            held.0.ended.notify_one();
-        });
-    }
-}
-
-struct Tunnel {
-    /// The process in which it ends, if there may be several.
-    replica: Option<String>,
-    connection: Upgraded,
-}
-
-/// Opens a tunnel; none where the replica that answers has one.
-async fn open(plane: Config, cluster: &str, held: &[String]) -> Result<Option<Tunnel>, String> {
-    let mut request: Request<StreamBody> = Request::new(Full::default().map_err(|never| match never {}).boxed_unsync());
-    *request.uri_mut() = tunnel_path(cluster).parse().map_err(|error| format!("cluster {cluster:?}: {error}"))?;
-    request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    request.headers_mut().insert(header::UPGRADE, HeaderValue::from_static(TUNNEL));
-    request.headers_mut().extend(HeaderValue::try_from(held.join(",")).ok().map(|names| (HELD, names)));
-    let mut answer = Streams::by_config(plane)?.send(request).await?;
-    match answer.status() {
-        StatusCode::SWITCHING_PROTOCOLS => {}
-        StatusCode::CONFLICT if !held.is_empty() => return Ok(None),
-        status => {
-            let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-            let told: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-            let message = told["message"].as_str().unwrap_or_default();
-            return Err(format!("the control plane answers {status} {message}"));
-        }
-    }
-    let replica = answer.headers().get(REPLICA).and_then(|name| name.to_str().ok()).map(str::to_owned);
-    let connection = hyper::upgrade::on(&mut answer).await.map_err(|error| error.to_string())?;
-    Ok(Some(Tunnel { replica, connection }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attempts_are_rarer_while_no_replica_is_new() {
-        let mut pace = Pace::default();
-        let mut seconds = |found| pace.after(found).map(|wait| wait.as_secs());
-        let known: Vec<_> = std::iter::repeat_with(|| seconds(Found::Known)).take(10).flatten().collect();
-        assert_eq!(known, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
-        assert_eq!(seconds(Found::Nothing), Some(30), "a failure is tried again soon");
-        assert_eq!(seconds(Found::Another), Some(1));
-        assert_eq!(seconds(Found::Known), Some(1));
-        let failures: Vec<_> = std::iter::repeat_with(|| seconds(Found::Nothing)).take(6).flatten().collect();
-        assert_eq!(failures, [2, 4, 8, 16, 30, 30]);
-        assert_eq!(seconds(Found::TheOnly), None);
-    }
 }

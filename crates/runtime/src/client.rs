@@ -20,7 +20,7 @@ use crate::{
     Traffic,
     proxy::{Bars, ProxyConnector},
     streams::{MEMBER, StreamBody},
-    tunnel::{TunnelConnector, Tunnels},
+    tunnel::Tunnels,
     webhook_tls::WebhookVerifier,
 };
 
@@ -228,26 +228,35 @@ pub(crate) fn connections(
     legacy::Client::builder(TokioExecutor::new()).build(https)
 }
 
-/// Connections to the agent of a cluster, which requests share.
-pub(crate) fn through(tunnels: &Tunnels, cluster: &str) -> legacy::Client<TunnelConnector, StreamBody> {
-    legacy::Client::builder(TokioExecutor::new()).build(tunnels.connector(cluster))
-}
-
 /// A request with the body of those that are passed on, so that both ways are compiled once.
 fn streamed(request: Request<Body>) -> Request<StreamBody> {
     request.map(|body| body.map_err(io::Error::other).boxed_unsync())
 }
 
+/// The reason why a member behind a tunnel did not answer, of the kind that it has.
+fn named(cluster: &str, error: &(dyn std::error::Error + 'static)) -> io::Error {
+    let (mut cause, mut kind) = (error, io::ErrorKind::Other);
+    while let Some(next) = cause.source() {
+        cause = next;
+        kind = cause.downcast_ref().map_or(kind, io::Error::kind);
+    }
+    if cause.is::<tower::timeout::error::Elapsed>() {
+        kind = io::ErrorKind::TimedOut;
+    }
+    io::Error::new(kind, format!("cluster {cluster} over its tunnel: {cause}"))
+}
+
 /// A client of a member behind a tunnel, as its agent.
 pub fn client_through(tunnels: &Tunnels, cluster: &str, traffic: Arc<Traffic>) -> Client {
-    let config = Config::new(http::Uri::from_static(MEMBER));
+    let (config, name) = (Config::new(http::Uri::from_static(MEMBER)), cluster.to_owned());
     let service = ServiceBuilder::new()
         .layer(layer_fn(move |service| traffic.clone().before(service)))
         .layer(config.base_uri_layer())
+        .map_err(move |error: BoxError| named(&name, &*error))
         .timeout(REQUEST_DEADLINE)
         .map_err(BoxError::from)
         .map_request(streamed)
-        .service(through(tunnels, cluster));
+        .service(tunnels.through(cluster));
     Client::new(service, config.default_namespace)
 }
 

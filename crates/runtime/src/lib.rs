@@ -55,7 +55,7 @@ pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};
 pub use streams::{StreamBody, Streams};
 pub use traffic::Traffic;
-pub use tunnel::{HELD, REPLICA, TUNNEL, Tunnels, carry_both, serve_tunnel};
+pub use tunnel::{AGENT, HELD, REPLICA, TUNNEL, Tunnels, carry_both, serve_tunnel};
 pub use warnings::Warn;
 pub use watch::{Event, Watch, WatchError};
 pub use write::Writer;

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use tower::{BoxError, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
 use crate::{
-    client::{TokenAccess, connections, through, token_config},
+    client::{TokenAccess, connections, token_config},
     proxy::{Bars, ProxyConnector},
     tunnel::Tunnels,
 };
@@ -80,7 +80,7 @@ impl Streams {
     /// To the agent of a cluster, which passes requests on to its member.
     #[must_use]
     pub fn through(tunnels: &Tunnels, cluster: &str) -> Self {
-        let service = ServiceBuilder::new().map_err(BoxError::from).service(through(tunnels, cluster));
+        let service = ServiceBuilder::new().map_err(BoxError::from).service(tunnels.through(cluster));
         Self { service: BoxCloneSyncService::new(service), server: Uri::from_static(MEMBER) }
     }
 

@@ -1,6 +1,8 @@
 //! HTTP/1.1 and HTTP/2 servers of all listeners. Streams, answers and bodies are boxed here, so that what serves a
 //! connection is compiled once, whatever is served.
 
+mod beginning;
+
 use std::{
     io,
     pin::Pin,
@@ -27,6 +29,8 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
+
+use crate::beginning::Beginning;
 
 /// Connections of one [`Listener`] at once.
 const CONNECTIONS_MAX: usize = 256;
@@ -101,6 +105,10 @@ impl Front {
 /// Bounds of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
+    /// Time until a client has said which protocol it speaks; none for as long as it likes.
+    pub begin: Option<Duration>,
+    /// True where clients speak HTTP/2 alone.
+    pub only_http2: bool,
     /// Time for the head of a request over HTTP/1.1; none for clients that are trusted to keep connections.
     pub head: Option<Duration>,
     /// Interval of HTTP/2 pings.
@@ -113,9 +121,22 @@ pub struct Bounds {
     pub head_bytes: Option<usize>,
 }
 
+impl Bounds {
+    /// The usual bounds.
+    pub const DEFAULT: Self = Self {
+        begin: Some(HEAD_MAX),
+        only_http2: false,
+        head: Some(HEAD_MAX),
+        keep_alive: KEEP_ALIVE,
+        streams: STREAMS_MAX,
+        windows: None,
+        head_bytes: None,
+    };
+}
+
 impl Default for Bounds {
     fn default() -> Self {
-        Self { head: Some(HEAD_MAX), keep_alive: KEEP_ALIVE, streams: STREAMS_MAX, windows: None, head_bytes: None }
+        Self::DEFAULT
     }
 }
 
@@ -178,6 +199,10 @@ impl Connection {
             .max_local_error_reset_streams(RESETS_FOR_ERRORS)
             .initial_stream_window_size(bounds.windows.map(|(stream, _)| stream))
             .initial_connection_window_size(bounds.windows.map(|(_, all)| all));
+        let stream: Box<dyn Stream> = match Beginning::of(&bounds) {
+            Some(beginning) => Box::new(beginning.before(stream)),
+            None => stream,
+        };
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
         Self(Box::pin(Whole(Box::pin(connection.into_owned()))))
     }

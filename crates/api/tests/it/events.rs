@@ -11,7 +11,7 @@ use ironclad_reference::Reference;
 
 /// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
 /// requires them.
-const BESIDE_THE_TABLE: [(&str, &str); 42] = [
+const BESIDE_THE_TABLE: [(&str, &str); 43] = [
     // specification/failover.md 14.4.
     ("ClusterNotReady", "W"),
     ("ClusterReady", "N"),
@@ -37,6 +37,8 @@ const BESIDE_THE_TABLE: [(&str, &str); 42] = [
     // specification/operations.md 10.4.
     ("AgentNameTaken", "W"),
     ("AgentNameRefused", "W"),
+    // specification/operations.md 10.6.
+    ("SeveralAgents", "N"),
     // specification/admission.md 1.5.
     ("NoEffect", "W"),
     // specification/propagation.md 20.3, 31.4 row 34.

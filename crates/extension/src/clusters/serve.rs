@@ -54,7 +54,7 @@ pub struct ClusterServer {
 pub async fn serve_clusters(server: ClusterServer, seam: &Seam) -> Result<Registration, WebhookError> {
     let ClusterServer { stored, served, listener, service, tunnels, observed, registers } = server;
     let rights = crate::proxy::asked(served.clone(), seam).await.map_err(WebhookError::Certificate)?;
-    let proxy = ClusterProxy::new(served.clone(), rights, &seam.clock, tunnels, observed);
+    let proxy = ClusterProxy::new(served.clone(), rights, seam, tunnels, observed);
     let clusters = Clusters(Arc::new(Shared { stored, proxy, registers, document: Mutex::default() }));
     let (keeper, clock, tasks) = (clusters.clone(), seam.clock.clone(), seam.tasks.clone());
     seam.tasks.spawn("openapi", async move {

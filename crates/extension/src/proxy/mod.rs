@@ -30,8 +30,8 @@ use hyper_util::rt::TokioIo;
 use ironclad_apiserver::{
     ApiError, Connects, Identity, RequestBody, ResponseBody, Route, RouteFuture, Server, Upgrade, passed_on,
 };
-use ironclad_runtime::{StreamBody, Tunnels, carry_both};
-use ironclad_seam::Clock;
+use ironclad_runtime::{Recorder, StreamBody, Tunnels, carry_both};
+use ironclad_seam::{Clock, Seam};
 use kube::Client;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -94,14 +94,16 @@ struct Shared {
     rights: Box<dyn Rights>,
     clock: Clock,
     observed: ProxyObserved,
+    events: Recorder,
 }
 
 impl ClusterProxy {
     /// A proxy to the members of this control plane, to those in pull mode over these tunnels. The client reads
-    /// Clusters, their Secrets and the Works of the impersonator.
-    pub fn new(plane: Client, rights: impl Rights, clock: &Clock, tunnels: Tunnels, observed: ProxyObserved) -> Self {
-        let targets = Targets::new(plane, clock.clone(), tunnels);
-        Self(Arc::new(Shared { targets, rights: Box::new(rights), clock: clock.clone(), observed }))
+    /// Clusters, their Secrets and the Works of the impersonator, and writes events about agents.
+    pub fn new(plane: Client, rights: impl Rights, seam: &Seam, tunnels: Tunnels, observed: ProxyObserved) -> Self {
+        let events = Recorder::new(plane.clone(), seam, "ironclad");
+        let targets = Targets::new(plane, seam.clock.clone(), tunnels);
+        Self(Arc::new(Shared { targets, rights: Box::new(rights), clock: seam.clock.clone(), observed, events }))
     }
 
     /// Answers a request that was authorized, unless it is for all clusters: then each of them is authorized here.
@@ -337,9 +339,11 @@ mod tests {
         let unreached = tower::service_fn(|_: Request<kube::client::Body>| async {
             Err::<Response<kube::client::Body>, _>(io::Error::other("not asked"))
         });
-        let targets = Targets::new(Client::new(unreached, "default"), clock.clone(), Tunnels::default());
-        let observed = ProxyObserved::default();
-        let shared = Shared { targets, rights: Box::new(Until(AtomicUsize::new(3))), clock: clock.clone(), observed };
+        let client = Client::new(unreached, "default");
+        let events = Recorder::new(client.clone(), &Seam::system("test"), "test");
+        let targets = Targets::new(client, clock.clone(), Tunnels::default());
+        let (rights, observed) = (Box::new(Until(AtomicUsize::new(3))), ProxyObserved::default());
+        let shared = Shared { targets, rights, clock: clock.clone(), observed, events };
         let (method, identity) = (Method::GET, Identity::user("ann", &[]));
         let began = clock.mono();
         Watched { shared: Arc::new(shared), method, path: proxy_of("m1"), identity }.revoked().await;

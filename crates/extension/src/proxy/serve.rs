@@ -64,7 +64,7 @@ pub async fn serve_proxy(
     let keeper = Arc::new(Keeper { client: client.clone(), in_use, endpoint, hosts });
     keeper.check(seam).await?;
     let front = Front {
-        proxy: ClusterProxy::new(client, Asked(delegated.clone()), &seam.clock, tunnels, observed),
+        proxy: ClusterProxy::new(client, Asked(delegated.clone()), seam, tunnels, observed),
         delegated: delegated.clone(),
         seam: seam.clone(),
     };

@@ -100,10 +100,15 @@ impl Targets {
         Ok(target)
     }
 
-    async fn read(&self, name: &str, known: Option<Arc<Target>>) -> Result<Arc<Target>, ApiError> {
+    /// The Cluster of this name, as it is now.
+    pub(super) async fn cluster(&self, name: &str) -> Result<Cluster, ApiError> {
         let clusters: Api<Cluster> = Api::all(self.plane.clone());
         let found = clusters.get_opt(name).await.map_err(of_plane)?;
-        let cluster = found.ok_or_else(|| ApiError::not_found("clusters", "cluster.karmada.io", name))?;
+        found.ok_or_else(|| ApiError::not_found("clusters", "cluster.karmada.io", name))
+    }
+
+    async fn read(&self, name: &str, known: Option<Arc<Target>>) -> Result<Arc<Target>, ApiError> {
+        let cluster = self.cluster(name).await?;
         let is_pull = cluster.spec.sync_mode == SyncMode::Pull;
         check(&cluster, &self.own().await?, self.tunnels.is_open(name))?;
         let credentials = if is_pull { None } else { Some(self.credentials(&cluster).await?) };

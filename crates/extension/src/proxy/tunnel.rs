@@ -1,12 +1,23 @@
 //! Tunnels of agents, as the control plane accepts them (specification/proposals/001.md, specification/operations.md
 //! 10.3): `agent.ironclad.io/v1alpha1 clusters/NAME/tunnel`.
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
-use ironclad_api::agents::{AGENT_API_GROUP, tunnel_path};
-use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody, Upgrade};
-use ironclad_runtime::{HELD, REPLICA, TUNNEL};
+use std::time::Duration;
 
-use super::{ClusterProxy, Watched};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use ironclad_api::{
+    agents::{AGENT_API_GROUP, tunnel_path},
+    cluster::Cluster,
+    events::SEVERAL_AGENTS,
+};
+use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody, Upgrade};
+use ironclad_runtime::{AGENT, EventAbout, EventType, HELD, REPLICA, TUNNEL};
+
+use super::{ClusterProxy, Shared, Watched};
+
+/// Time after which both ends have found out that a tunnel is dead.
+const SETTLED: Duration = Duration::from_secs(40);
+/// Most characters of an agent's name.
+const NAME_MAX: usize = 128;
 
 /// The cluster whose tunnel a path is.
 pub(super) fn cluster_of(path: &str) -> Option<&str> {
@@ -34,23 +45,59 @@ impl ClusterProxy {
             return Err(ApiError::new(409, "AlreadyExists", "this replica has a tunnel of this agent"));
         }
         let upgrade = Upgrade::of(&mut request)?;
+        let agent = agent(request.headers());
+        let shared = self.0.clone();
         let path = tunnel_path(&cluster);
         let watched = Watched { shared: self.0.clone(), method: Method::GET, path, identity };
         let mut switching = upgrade.switch(HeaderValue::from_static(TUNNEL), move |connection| async move {
-            tracing::info!(cluster, "the agent opened its tunnel");
+            tracing::info!(cluster, agent, "the agent opened its tunnel");
             tokio::select! {
                 biased;
                 () = watched.revoked() => tracing::warn!(cluster, "the tunnel ends: its agent has no right to it any more"),
-                ended = tunnels.carry(&cluster, connection) => match ended {
+                ended = tunnels.carry(&cluster, &agent, connection) => match ended {
                     Ok(()) => tracing::info!(cluster, "the tunnel ended"),
                     Err(error) => tracing::warn!(cluster, %error, "the tunnel broke"),
                 },
+                () = shared.tell_of_agents(&cluster) => {}
             }
         });
         let name = replica.and_then(|replica| HeaderValue::try_from(&*replica).ok());
         switching.headers_mut().extend(name.map(|name| (REPLICA, name)));
         Ok(switching)
     }
+}
+
+impl Shared {
+    /// Tells of the agents of a cluster if there are several once those that are gone were found out. It does not end.
+    async fn tell_of_agents(&self, cluster: &str) {
+        self.clock.sleep(SETTLED).await;
+        let agents = self.targets.tunnels().agents(cluster);
+        if agents.len() > 1 {
+            match self.targets.cluster(cluster).await {
+                Ok(found) => {
+                    let about = EventAbout::of::<Cluster>(&found.metadata);
+                    self.events.record(&about, EventType::Normal, SEVERAL_AGENTS, &several(&agents));
+                }
+                Err(error) => tracing::warn!(cluster, ?agents, error = error.message, "several agents hold tunnels"),
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// The message about several agents.
+fn several(agents: &[String]) -> String {
+    let names = agents.join(" and ");
+    format!(
+        "agents {names} hold tunnels of this cluster: requests go over the newest, and one of the agents leads; stop \
+         those that are not meant to be replicas of one another"
+    )
+}
+
+/// The name of an agent among those of its cluster, as far as it can be printed.
+fn agent(headers: &HeaderMap) -> String {
+    let name = headers.get(AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();
+    name.chars().filter(char::is_ascii_graphic).take(NAME_MAX).collect()
 }
 
 /// True if an agent says that it has a tunnel to this replica.

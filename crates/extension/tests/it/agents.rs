@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ironclad_admission::Config;
-use ironclad_api::agents::{bootstrap_rights, cluster_info};
+use ironclad_api::agents::{AGENT_GROUP, agent_rights, agent_user, bootstrap_rights, cluster_info, tunnel_path};
 use ironclad_apiserver::{Identity, MASTERS};
 use ironclad_extension::agents::{ClusterInfo, Published, install_rights, publish};
 use ironclad_runtime::{Failure, Traffic, in_process_client};
@@ -99,4 +99,149 @@ async fn somebody_without_rights_is_denied() {
     assert!(matches!(publish(&somebody, at("https://one"), Published::Keep).await, Err(Failure::Denied(_))));
     let master = plane.of(Identity::user("administrator", &[MASTERS]));
     install_rights(&master).await.unwrap();
+}
+
+/// A control plane with members m1 and m2 in pull mode, and the rights that it writes for their agents.
+async fn members() -> Plane {
+    let plane = plane(Config::default(), &["clusters", "works", "propagationpolicies", "resourcebindings"]).await;
+    let spaces = ["karmada-cluster", "karmada-es-m1", "karmada-es-m2"];
+    let namespace = |name: &&str| ("/api/v1/namespaces".to_owned(), json!({"metadata": {"name": name}}));
+    let mut objects: Vec<(String, Value)> = spaces.iter().map(namespace).collect();
+    for name in ["m1", "m2"] {
+        let (api, space) = ("cluster.karmada.io/v1alpha1", format!("karmada-es-{name}"));
+        let cluster =
+            json!({"apiVersion": api, "kind": "Cluster", "metadata": {"name": name}, "spec": {"syncMode": "Pull"}});
+        objects.push((CLUSTERS.to_owned(), cluster));
+        objects.push((works(&space), work("w")));
+        for (kind, object) in [
+            ("api/v1/namespaces/karmada-cluster/secrets", json!({"metadata": {"name": name}})),
+            ("apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases", lease(name)),
+        ] {
+            objects.push((format!("/{kind}"), object));
+        }
+        for right in agent_rights(name) {
+            let kind = right["kind"].as_str().unwrap().to_lowercase();
+            let within = right["metadata"]["namespace"].as_str().map(|namespace| format!("namespaces/{namespace}/"));
+            objects.push((format!("{RBAC}/{}{kind}s", within.unwrap_or_default()), right));
+        }
+    }
+    for (path, object) in objects {
+        let (code, _, answer) = send(&plane.client, "POST", &path, "application/json", &object).await;
+        assert_eq!(code, 201, "{path}: {answer}");
+    }
+    plane
+}
+
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+const SECRETS: &str = "/api/v1/namespaces/karmada-cluster/secrets";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases";
+
+fn works(space: &str) -> String {
+    format!("/apis/work.karmada.io/v1alpha1/namespaces/{space}/works")
+}
+
+fn work(name: &str) -> Value {
+    json!({"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": name}, "spec": {}})
+}
+
+fn lease(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"holderIdentity": name}})
+}
+
+fn event(about: &str) -> Value {
+    let about = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "name": about});
+    json!({"metadata": {"generateName": "e-", "namespace": "default"}, "involvedObject": about, "reason": "R"})
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_reads_and_writes_nothing_of_another_member() {
+    let plane = members().await;
+    let agent = plane.of(Identity::user(&agent_user("m1"), &[AGENT_GROUP]));
+    let (nothing, empty) = (Value::Null, json!({}));
+    let (own, other) = (works("karmada-es-m1"), works("karmada-es-m2"));
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let election = lease("karmada-agent-m1");
+    let csr = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m3"}, "spec": {"syncMode": "Pull"}});
+    let work_status = json!({"status": {}});
+    let taken = async |name: &str| {
+        let mut lease = plane.get(&format!("{LEASES}/{name}")).await;
+        lease["spec"]["holderIdentity"] = "again".into();
+        lease
+    };
+    let (renewed, mine) = (taken("m2").await, taken("m1").await);
+    let is_refused = async |method: &str, path: &str, body: &Value| {
+        let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let (code, _, answer) = send(&agent, method, path, content, body).await;
+        // A webhook's refusal of an agent has this code, too.
+        (code == 403, format!("{method} {path}: {code} {answer}"))
+    };
+    for (method, path, body) in [
+        ("GET", format!("{CLUSTERS}/m1"), &nothing),
+        ("GET", CLUSTERS.to_owned(), &nothing),
+        ("PATCH", format!("{CLUSTERS}/m1"), &empty),
+        ("PATCH", format!("{CLUSTERS}/m1/status"), &empty),
+        ("GET", tunnel_path("m1"), &nothing),
+        ("GET", own.clone(), &nothing),
+        ("GET", format!("{own}/w"), &nothing),
+        ("PATCH", format!("{own}/w/status"), &work_status),
+        ("GET", format!("{SECRETS}/m1"), &nothing),
+        ("GET", format!("{LEASES}/m1"), &nothing),
+        ("PUT", format!("{LEASES}/m1"), &mine),
+        ("POST", LEASES.to_owned(), &election),
+        ("POST", "/api/v1/namespaces/default/events".to_owned(), &event("m1")),
+    ] {
+        let (refused, answer) = is_refused(method, &path, body).await;
+        assert!(!refused, "its own: {answer}");
+    }
+    for (method, path, body) in [
+        ("GET", format!("{CLUSTERS}/m2"), &nothing),
+        ("PATCH", format!("{CLUSTERS}/m2"), &label),
+        ("PATCH", format!("{CLUSTERS}/m2/status"), &empty),
+        ("DELETE", format!("{CLUSTERS}/m2"), &nothing),
+        ("DELETE", format!("{CLUSTERS}/m1"), &nothing),
+        ("POST", CLUSTERS.to_owned(), &cluster),
+        ("GET", tunnel_path("m2"), &nothing),
+        ("GET", format!("{CLUSTERS}/m2/proxy/api"), &nothing),
+        ("GET", format!("{CLUSTERS}/m1/proxy/api"), &nothing),
+        ("GET", other.clone(), &nothing),
+        ("GET", format!("{other}?watch=true"), &nothing),
+        ("GET", format!("{other}/w"), &nothing),
+        ("POST", other.clone(), &work("x")),
+        ("PATCH", format!("{other}/w"), &label),
+        ("PATCH", format!("{other}/w/status"), &work_status),
+        ("DELETE", format!("{other}/w"), &nothing),
+        ("DELETE", other.clone(), &nothing),
+        ("GET", "/apis/work.karmada.io/v1alpha1/works".to_owned(), &nothing),
+        ("GET", format!("{SECRETS}/m2"), &nothing),
+        ("PATCH", format!("{SECRETS}/m2"), &label),
+        ("GET", SECRETS.to_owned(), &nothing),
+        ("POST", SECRETS.to_owned(), &json!({"metadata": {"name": "m2-impersonator"}})),
+        ("DELETE", format!("{SECRETS}/m1"), &nothing),
+        ("GET", "/api/v1/namespaces/kube-system/secrets".to_owned(), &nothing),
+        ("GET", format!("{LEASES}/m2"), &nothing),
+        ("GET", format!("{LEASES}/karmada-agent-m2"), &nothing),
+        ("PUT", format!("{LEASES}/m2"), &renewed),
+        ("POST", LEASES.to_owned(), &lease("m3")),
+        ("POST", LEASES.to_owned(), &lease("karmada-agent-m2")),
+        ("DELETE", format!("{LEASES}/m2"), &nothing),
+        ("GET", csr.to_owned(), &nothing),
+        ("PUT", format!("{csr}/x/approval"), &empty),
+        ("GET", "/apis/policy.karmada.io/v1alpha1/propagationpolicies".to_owned(), &nothing),
+        ("GET", "/apis/work.karmada.io/v1alpha2/resourcebindings".to_owned(), &nothing),
+        ("GET", "/api/v1/namespaces/default/configmaps".to_owned(), &nothing),
+        ("GET", "/api/v1/namespaces".to_owned(), &nothing),
+        ("POST", "/api/v1/namespaces/kube-system/serviceaccounts/default/token".to_owned(), &empty),
+        ("GET", format!("{RBAC}/clusterroles/system:karmada:m1:agent"), &nothing),
+        ("PATCH", format!("{RBAC}/clusterroles/system:karmada:m1:agent"), &json!({"rules": []})),
+        ("POST", format!("{RBAC}/clusterrolebindings"), &agent_rights("m2")[1]),
+    ] {
+        let (refused, answer) = is_refused(method, &path, body).await;
+        assert!(refused, "of another, or nobody's: {answer}");
+    }
+    let as_other = http::Request::get(format!("{CLUSTERS}/m2")).header("Impersonate-User", agent_user("m2"));
+    let answer = agent.send(as_other.body(kube::client::Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 403, "impersonation");
+    let read = plane.get(&format!("{CLUSTERS}/m2")).await;
+    assert_eq!(read["metadata"]["labels"], Value::Null, "nothing was written");
 }

@@ -10,3 +10,4 @@ mod in_process;
 mod metrics;
 mod proxy;
 mod support;
+mod tunnel;

@@ -8,7 +8,7 @@ use ironclad_admission::Config;
 use ironclad_apiserver::Identity;
 use ironclad_extension::proxy::{CONNECTS, ClusterProxy, ProxyObserved};
 use ironclad_runtime::Tunnels;
-use ironclad_seam::Clock;
+use ironclad_seam::Seam;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::{
@@ -102,7 +102,7 @@ async fn world() -> (Plane, Member, Member) {
     joined(&plane, "m2", &second.endpoint).await;
     let observed = ProxyObserved::default();
     let rights = Arc::downgrade(&plane.server);
-    let proxy = ClusterProxy::new(plane.client.clone(), rights, &Clock::system(), Tunnels::default(), observed);
+    let proxy = ClusterProxy::new(plane.client.clone(), rights, &Seam::system("test"), Tunnels::default(), observed);
     plane.server.mount(Arc::new(proxy));
     plane.server.announce_subresource(&CONNECTS).unwrap();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";

@@ -1,7 +1,7 @@
 //! Facts that an agent tells of itself in annotations of its Lease, which it renews anyway (specification/failover.md
 //! 1.4).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::agents::{CERTIFICATE_LIFE, TUNNEL, TUNNEL_OFF, TUNNEL_OPEN};
 use jiff::{SignedDuration, Timestamp};
@@ -41,9 +41,34 @@ impl Life {
         self.until.duration_since(now) <= SignedDuration::ZERO
     }
 
+    /// True if an agent whose clock says `now` should renew a certificate of this life; `got` tells of one that this
+    /// process got itself.
+    ///
+    /// The clock may be off by more than the certificate lasts. Ahead, it would ask for another one each minute, and
+    /// behind, it would not ask before the end. So it counts only if it made sense when the certificate came, and the
+    /// time that passed counts in any case.
+    #[must_use]
+    pub fn is_renewed(&self, now: Timestamp, got: Option<Got>) -> bool {
+        let is_early = |at: Timestamp| at < self.from;
+        let Some(got) = got else { return self.is_due(now) || is_early(now) };
+        let makes_sense = !is_early(got.at) && !self.is_due(got.at);
+        let life = Duration::try_from(self.until.duration_since(self.from)).unwrap_or_default();
+        let has_passed = got.ago >= life - life / RENEWED_AT.unsigned_abs();
+        has_passed || (makes_sense && self.is_due(now))
+    }
+
     fn has_left(&self, now: Timestamp, part: i32) -> bool {
         self.until.duration_since(now) <= self.until.duration_since(self.from) / part
     }
+}
+
+/// The time at which a process got a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Got {
+    /// By its clock then.
+    pub at: Timestamp,
+    /// Time that passed since, whatever became of that clock.
+    pub ago: Duration,
 }
 
 /// The connection over which the control plane reaches a member in pull mode.
@@ -117,6 +142,30 @@ mod tests {
         ] {
             let now = at(now);
             assert_eq!((life.is_due(now), life.is_ending(now), life.is_over(now)), (due, ending, over), "{now}");
+        }
+    }
+
+    #[test]
+    fn renewals_do_not_depend_on_a_clock_that_is_an_hour_off() {
+        // Fifteen minutes, signed at 10,000 with five minutes for slow clocks.
+        let life = Life { from: at(9_700), until: at(10_600) };
+        let got = |at_: i64, ago| Some(Got { at: at(at_), ago: Duration::from_secs(ago) });
+        let (right, ahead, behind) = (10_000, 13_600, 6_400);
+        for (name, now, got, want) in [
+            ("found in the file, not due", right, None, false),
+            ("found, due", 10_300, None, true),
+            ("found, from the future: the clock is behind, and it may be due", behind, None, true),
+            ("got, not due", 10_299, got(right, 299), false),
+            ("got, due", 10_300, got(right, 300), true),
+            ("got with a clock ahead: over by that clock, and not renewed each minute", ahead, got(ahead, 1), false),
+            ("a minute before", ahead + 599, got(ahead, 599), false),
+            ("once two thirds have passed", ahead + 600, got(ahead, 600), true),
+            ("got with a clock behind", behind + 599, got(behind, 599), false),
+            ("the same there", behind + 600, got(behind, 600), true),
+            ("a clock that is set right later", 10_599, got(behind, 599), false),
+            ("a process that slept: its clock ran on", 10_300, got(right, 5), true),
+        ] {
+            assert_eq!(life.is_renewed(at(now), got), want, "{name}");
         }
     }
 

@@ -11,15 +11,19 @@ use ironclad_cli::{
         credentials, kubeconfig, life,
     },
 };
+use ironclad_failover::cluster::report::{Got, Life};
 use ironclad_runtime::{Api, Traffic, client_from_kubeconfig};
 use ironclad_seam::Clock;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Client,
     api::{Patch, PatchParams},
     config::Kubeconfig,
 };
+use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::AgentArgs;
 
@@ -27,24 +31,59 @@ use super::AgentArgs;
 const LOOK: Duration = Duration::from_secs(60);
 /// Time to wait for a new certificate.
 const SIGNED_MAX: Duration = Duration::from_secs(300);
+/// Time in which a file follows its Secret, by far.
+const FOLLOWS_MAX: Duration = Duration::from_secs(600);
 /// File with the namespace of a Pod.
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The remedy for a certificate that the control plane does not accept any more.
+pub(super) const AGAIN: &str = "`ironclad register` again in the member, or --register HOST:PORT with a new token (`ironclad token create \
+                                --print-register-command`)";
+
+/// The credentials that this process got last.
+#[derive(Default)]
+pub(super) struct Obtained(Mutex<Option<(String, Timestamp, Instant)>>);
+
+impl Obtained {
+    fn note(&self, text: &str, clock: &Clock) {
+        *self.0.lock() = Some((text.to_owned(), clock.wall(), clock.mono()));
+    }
+
+    /// When it got these, if it did.
+    fn got(&self, text: &str, clock: &Clock) -> Option<Got> {
+        let last = self.0.lock();
+        let (_, at, mono) = last.as_ref().filter(|(got, ..)| got == text)?;
+        Some(Got { at: *at, ago: clock.mono() - *mono })
+    }
+
+    /// True if others than these were got lately, which their file does not have yet.
+    fn is_newer_on_the_way(&self, text: &str, clock: &Clock) -> bool {
+        let last = self.0.lock();
+        last.as_ref().is_some_and(|(got, _, mono)| got != text && clock.mono() - *mono < FOLLOWS_MAX)
+    }
+}
 
 /// Gets credentials with the token, unless the file has some that last.
 ///
 /// # Errors
 /// If there are none, or they ended, and no token was given.
-pub(super) async fn ensure(args: &AgentArgs, clock: &Clock) -> anyhow::Result<()> {
+pub(super) async fn ensure(args: &AgentArgs, obtained: &Obtained, clock: &Clock) -> anyhow::Result<()> {
     let file = &args.karmada_kubeconfig;
     let present = Kubeconfig::read_from(file).ok();
-    let is_over = present.as_ref().and_then(life).is_some_and(|life| life.is_over(clock.wall()));
+    // One that was just signed is not over, whatever the clock says.
+    let is_own = fs::read_to_string(file).is_ok_and(|text| obtained.got(&text, clock).is_some());
+    let is_over = !is_own && present.as_ref().and_then(life).is_some_and(|life| life.is_over(clock.wall()));
     match (&args.register, &present) {
         (_, Some(_)) if !is_over => return Ok(()),
-        (None, _) if is_over => bail!(
-            "the certificate in {} has ended: the control plane does not let this agent in\n  try: `ironclad register` again \
-             in the member, or --register HOST:PORT with a new token (`ironclad token create --print-register-command`)",
-            file.display()
-        ),
+        (None, _) if is_over => {
+            let until = present.as_ref().and_then(life).map(|life| life.until.to_string()).unwrap_or_default();
+            bail!(
+                "the certificate in {} has ended at {until}, and this machine's clock says {}: the control plane does not \
+                 let this agent in\n  try: {AGAIN}; or set the clock (NTP), if it is wrong",
+                file.display(),
+                clock.wall_seconds()
+            )
+        }
         // The message says why it can't be read.
         (None, _) => return Ok(()),
         (Some(_), _) => {}
@@ -52,7 +91,9 @@ pub(super) async fn ensure(args: &AgentArgs, clock: &Clock) -> anyhow::Result<()
     let bootstrap = args.bootstrap()?;
     print::note(&format!("registering cluster {} at {}", args.cluster_name, bootstrap.server));
     let text = credentials(&bootstrap, clock, print::note).await?;
-    write(file, &text)
+    write(file, &text)?;
+    obtained.note(&text, clock);
+    Ok(())
 }
 
 /// Writes a file that nobody else may read, in place of the one that is there.
@@ -69,14 +110,14 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
 }
 
 /// Returns once the file has other credentials than these: renewed ones, or somebody else's.
-pub(super) async fn changed(args: &AgentArgs, used: &str, member: &Client, clock: &Clock) {
+pub(super) async fn changed(args: &AgentArgs, used: &str, member: &Client, obtained: &Obtained, clock: &Clock) {
     loop {
         clock.sleep(LOOK).await;
         match fs::read_to_string(&args.karmada_kubeconfig) {
             Ok(text) if text != used && Kubeconfig::from_yaml(&text).is_ok() => return,
             _ => {}
         }
-        match renew(args, used, member, clock).await {
+        match renew(args, used, member, obtained, clock).await {
             Ok(Renewed::InFile) => return,
             // The file follows the Secret after a while.
             Ok(Renewed::InSecret | Renewed::NotDue) => {}
@@ -91,9 +132,19 @@ enum Renewed {
     InSecret,
 }
 
-async fn renew(args: &AgentArgs, used: &str, member: &Client, clock: &Clock) -> anyhow::Result<Renewed> {
+async fn renew(
+    args: &AgentArgs,
+    used: &str,
+    member: &Client,
+    obtained: &Obtained,
+    clock: &Clock,
+) -> anyhow::Result<Renewed> {
     let own = Kubeconfig::from_yaml(used)?;
-    let Some(life) = life(&own).filter(|life| life.is_due(clock.wall())) else { return Ok(Renewed::NotDue) };
+    let is_renewed = |life: &Life| life.is_renewed(clock.wall(), obtained.got(used, clock));
+    let Some(life) = life(&own).filter(is_renewed) else { return Ok(Renewed::NotDue) };
+    if obtained.is_newer_on_the_way(used, clock) {
+        return Ok(Renewed::NotDue);
+    }
     let config = args.plane().await?;
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let authority = authority(used).context("the kubeconfig has no certificates of the control plane inline")?;
@@ -102,9 +153,14 @@ async fn renew(args: &AgentArgs, used: &str, member: &Client, clock: &Clock) -> 
     let seconds = i32::try_from(life.until.duration_since(life.from).as_secs()).unwrap_or(EXPIRATION_SECONDS);
     let cluster = &args.cluster_name;
     let request = CertificateRequest { cluster, key: &key, expiration_seconds: seconds, timeout: SIGNED_MAX };
-    let certificate = certificate_request(&plane, clock, &request, |line| tracing::warn!("{line}")).await?;
+    let certificate = certificate_request(&plane, clock, &request, |line| tracing::warn!("{line}")).await;
+    let certificate = certificate.map_err(|error| match life.is_over(clock.wall()) {
+        true => error.context(format!("the certificate has ended at {}\n  try: {AGAIN}", life.until)),
+        false => error,
+    })?;
     let text = kubeconfig(&server, &authority, cluster, &certificate, &key.pem())?;
     tracing::info!(cluster, "the certificate was renewed");
+    obtained.note(&text, clock);
     // In a Pod the file is a read-only view of a Secret.
     match write(&args.karmada_kubeconfig, &text) {
         Ok(()) => Ok(Renewed::InFile),

@@ -42,6 +42,7 @@ use kube::{
 };
 use parking_lot::Mutex;
 
+use self::credentials::{AGAIN, Obtained};
 use crate::{
     announce::announce,
     leader::{Electors, checks, host},
@@ -338,6 +339,7 @@ struct Agent {
     of_member: Config,
     member: Client,
     present: Present<Controllers>,
+    obtained: Obtained,
     /// The election with the present credentials.
     electors: Arc<Mutex<Option<Electors>>>,
 }
@@ -367,13 +369,14 @@ impl Agent {
         .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
         .await?;
         memory::start(seam);
-        Ok(Self { args, settings, to_plane, of_member, member, present, electors })
+        let obtained = Obtained::default();
+        Ok(Self { args, settings, to_plane, of_member, member, present, obtained, electors })
     }
 
     /// Serves the member with the credentials that there are, until there are others.
     async fn serve(&self, session: &Seam) -> anyhow::Result<()> {
         let args = &self.args;
-        credentials::ensure(args, &session.clock).await?;
+        credentials::ensure(args, &self.obtained, &session.clock).await?;
         let used = std::fs::read_to_string(&args.karmada_kubeconfig).unwrap_or_default();
         self.settings.agent_report.lock().certificate = Kubeconfig::from_yaml(&used).ok().as_ref().and_then(life);
         let plane = client_from_kubeconfig(args.plane().await?, self.to_plane.clone())?;
@@ -386,7 +389,7 @@ impl Agent {
                     print::note(&format!("waiting for the control plane: {error:#}"));
                     session.clock.sleep(RETRY).await;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(with_remedy(error)),
             }
         }
         let electors = self.electors(&plane, session);
@@ -408,7 +411,7 @@ impl Agent {
                 announce(&format!("ready: the agent of {name} runs"))
             })
         });
-        credentials::changed(args, &used, &self.member, &session.clock).await;
+        credentials::changed(args, &used, &self.member, &self.obtained, &session.clock).await;
         Ok(())
     }
 
@@ -431,7 +434,8 @@ impl Agent {
             let told = |open: Result<(), String>| {
                 report.lock().tunnel = Some(open.map_or_else(Tunnel::Missing, |()| Tunnel::Open));
             };
-            hold_tunnels(end, told, behind, &args.cluster_name, &of_tunnel).await;
+            let instance = format!("{}_{}", host(), of_tunnel.rng.uuid());
+            hold_tunnels(end, told, behind, (&args.cluster_name, &instance), &of_tunnel).await;
         });
         Ok(())
     }
@@ -442,6 +446,17 @@ fn is_passing(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 403 | 409 | 429 | 500..),
         _ => true,
+    }
+}
+
+/// The error of a registration, with what helps against credentials that are not accepted.
+fn with_remedy(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if status.code == 401 => error.context(format!(
+            "the control plane does not know this agent: its certificate has ended, is not valid yet by the control plane's \
+             clock, or is of another control plane\n  try: {AGAIN}; or compare the clocks (NTP)"
+        )),
+        _ => error,
     }
 }
 
@@ -480,6 +495,15 @@ async fn register(plane: &Client, wanted: &Registration) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_that_are_not_accepted_name_the_remedy() {
+        let answered = |code| {
+            anyhow::Error::from(kube::Error::Api(Box::new(kube::core::Status::failure("no", "").with_code(code))))
+        };
+        assert!(format!("{:#}", with_remedy(answered(401))).contains("ironclad register"));
+        assert!(!format!("{:#}", with_remedy(answered(403))).contains("register"));
+    }
 
     #[test]
     fn flags_that_only_the_control_plane_reads_are_told() {

@@ -270,7 +270,7 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
     let parts = Parts::new(client, &connections, settings, Some(electors.main.fence()), present.clone(), None);
     let proxied = ProxyObserved::default();
     let rights = Arc::downgrade(&plane);
-    plane.mount(Arc::new(ClusterProxy::new(admin.clone(), rights, &seam.clock, tunnels, proxied.clone())));
+    plane.mount(Arc::new(ClusterProxy::new(admin.clone(), rights, &seam, tunnels, proxied.clone())));
     plane.announce_subresource(&CONNECTS)?;
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(Here(present.clone())))));

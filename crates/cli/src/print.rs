@@ -300,8 +300,8 @@ mod tests {
             name.len()
         };
         let (one, other) = futures::join!(captured(verb("one")), captured(verb("other")));
-        assert_eq!(one, (3, "one 1\none 2\\x1b[2J\n".to_owned()));
-        assert_eq!(other, (5, "other 1\nother 2\\x1b[2J\n".to_owned()));
+        assert_eq!(one, (3, "one 1\none 2^[[2J\n".to_owned()));
+        assert_eq!(other, (5, "other 1\nother 2^[[2J\n".to_owned()));
         let (_, long) = captured(async { out(&"ä".repeat(CAPTURED_MAX)).unwrap() }).await;
         assert_eq!(long.len(), CAPTURED_MAX);
         assert!(!capture("nobody captures it here"));

@@ -43,10 +43,14 @@ async function ask(act) {
   const show = (/** @type {any[]} */ content, /** @type {any} */ confirm) => {
     const all = h('dialog', { key: act.action, class: 'act', 'aria-labelledby': 'act' }, h('h2', { id: 'act', key: 'title' }, act.title), content,
       h('p', { class: 'actions', key: 'buttons' }, confirm, h('button', { key: 'close', click: close }, confirm ? 'Cancel' : 'Close')));
-    if (dialog) return patch(dialog, all.kids);
-    patch(host, [all]);
-    dialog = /** @type {HTMLDialogElement} */ (host.firstChild);
-    dialog.showModal();
+    if (!dialog) {
+      patch(host, [all]);
+      dialog = /** @type {HTMLDialogElement} */ (host.firstChild);
+      return dialog.showModal();
+    }
+    patch(dialog, all.kids);
+    // A button that goes, or moves, takes the focus with it.
+    if (!dialog.contains(document.activeElement)) /** @type {HTMLElement} */ (dialog.querySelector('.actions button:last-child')).focus();
   };
   const refused = (/** @type {any} */ failed) => [failed.printed ? h('pre', { key: 'said', tabindex: '0' }, failed.printed) : null, failure(failed)];
   const waits = (/** @type {string} */ text) => h('p', { class: 'quiet', role: 'status', key: 'waits' }, text);
@@ -55,8 +59,6 @@ async function ask(act) {
   const rehearsed = await send(act, true);
   const act_ = async () => {
     show([...(rehearsed.value ? said(rehearsed.value) : []), waits('Doing it …')], null);
-    // The button that had it is gone.
-    /** @type {HTMLElement | null | undefined} */ (dialog?.querySelector('.actions button'))?.focus();
     const done = await send(act, false);
     show(done.failed ? refused(done.failed) : [h('p', { role: 'status', key: 'done' }, done.value.underWay ? 'It is under way, and goes on while this program runs.' : 'Done.'), ...said({ ...rehearsed.value, ...done.value })], null);
   };

@@ -18,7 +18,7 @@ pub enum Action {
     Cordon(String),
     /// It gets new work again.
     Uncordon(String),
-    /// What a cluster runs moves elsewhere.
+    /// Workloads of a cluster move elsewhere.
     Drain(String),
     /// Nothing is evicted in the whole fleet.
     PauseFailover,
@@ -34,7 +34,7 @@ pub(crate) const NAMES: [&str; 6] = ["cordon", "uncordon", "drain", "pause-failo
 /// Result of an action before or after it, as the verb prints it.
 pub type Done<'a> = LocalBoxFuture<'a, Result<Value, Failed>>;
 
-/// Whoever does what pages ask for.
+/// Implementation of the actions.
 pub trait Actions {
     /// The command line of an action, and what it would do: nothing is written.
     fn rehearse<'a>(&'a self, action: &'a Action) -> Done<'a>;

@@ -29,7 +29,7 @@ pub(crate) enum Route {
     Login(String),
     /// Ends a session.
     Logout,
-    /// Who has the session.
+    /// Description of the session.
     Session,
     /// A view, once.
     View(Question, Wanted),

@@ -48,7 +48,7 @@ fn is_equal(one: &[u8], other: &[u8]) -> bool {
 /// A session of a browser.
 struct Session {
     secret: Secret,
-    /// What its own pages send along with a change. Other pages can't read it, nor set a header.
+    /// Secret that its own pages send along with a change. Other pages can't read it, nor set a header.
     csrf: Secret,
     ends: Instant,
 }
@@ -84,7 +84,7 @@ impl Keys {
         Ok(Some(secret))
     }
 
-    /// What a change of the session of one of these words needs; `None` if none of them is a session that has not
+    /// Secret of changes of the session of one of these words; `None` if none of them is a session that has not
     /// ended.
     pub(crate) fn csrf<'a>(&self, words: impl Iterator<Item = &'a str>, now: Instant) -> Option<&Secret> {
         let mut found = None;

@@ -29,7 +29,7 @@ const ATTEMPTS_PER_SECOND: u32 = 5;
 /// Dropped when a session ends.
 pub(crate) type Mark = Weak<()>;
 
-/// Where a request of a session gets its answers.
+/// Session of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     /// Number of the session, by which its views are known.

@@ -13,7 +13,7 @@ use crate::{
     drain, evictions, print, rebalance,
 };
 
-/// What users may do with the rights of a kubeconfig.
+/// Actions with the rights of a kubeconfig.
 pub struct Acting {
     plane: Plane,
     clock: Clock,

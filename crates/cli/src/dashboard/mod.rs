@@ -27,7 +27,8 @@ use crate::{connect::Plane, print};
 /// Show the fleet in a browser: what is bad and since when, why, and what would happen.
 ///
 /// Serves on a port of this machine until ctrl-c, with the rights that the kubeconfig has. Nothing is installed, and
-/// nothing is written without --write. The printed address begins one session of a browser; when it was used, the next is printed.
+/// nothing is written without --write. The printed address begins one session of a browser; when it was used, the
+/// next is printed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad dashboard

@@ -27,7 +27,7 @@ use crate::fake::{Fake, body, line, status};
 const NAME: &str = "fleet.example";
 const ORIGIN: &str = "origin: https://fleet.example";
 
-/// What the control plane knows, and how often it was asked.
+/// State of a control plane, and how often it was asked.
 #[derive(Default)]
 struct Plane {
     /// Tokens that it does not take any more.

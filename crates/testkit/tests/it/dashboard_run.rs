@@ -119,7 +119,7 @@ async fn a_page_shows_what_it_would_change_and_changes_it() -> anyhow::Result<()
     pages.browser.value(&press("Cordon")).await?;
     pages.has("StaticText", "Done.").await?;
     ensure!(taints().await? == 1, "it is done");
-    pages.browser.press("Escape").await?;
+    pages.browser.value(&press("Close")).await?;
     pages.has("StaticText", "unschedulable").await?;
 
     pages.open("/cluster/member2").await?;
@@ -136,7 +136,7 @@ async fn a_page_shows_what_it_would_change_and_changes_it() -> anyhow::Result<()
     pages.has("StaticText", "evictions would be paused").await?;
     pages.browser.value(&press("Pause all evictions")).await?;
     pages.has("StaticText", "Done.").await?;
-    pages.browser.press("Escape").await?;
+    pages.browser.value(&press("Close")).await?;
     pages.has("button", "Resume evictions …").await?;
     pages.is_quiet()?;
     world.daemon.stop().await?;

@@ -133,7 +133,8 @@ impl Server {
                 Ok(reply.map(|body| Sending::new(body, underway, permit).boxed_unsync()))
             }
         });
-        let of_connection = OfConnection { head: Some(bounds.head), ..OfConnection::default() };
+        // The first request has a bound of its own below.
+        let of_connection = OfConnection { begin: None, head: Some(bounds.head), ..OfConnection::default() };
         let mut connection = Served::new(stream, of_connection, tasks, answer);
         let first_request = self.state.seam.clock.sleep(bounds.head);
         tokio::pin!(first_request);

@@ -176,8 +176,8 @@ impl Tunnels {
         self.0.handlers.write().push(Box::new(handler));
     }
 
-    /// Keeps a tunnel of a cluster, which an agent of this name opened, until it ends. The newest of a cluster is the one that is used; the one before is
-    /// kept, and used once the newest has ended.
+    /// Keeps a tunnel of a cluster, which an agent of this name opened, until it ends. The newest of a cluster is the
+    /// one that is used; the one before is kept, and used once the newest has ended.
     ///
     /// # Errors
     /// If the stream breaks, or there are too many newer tunnels of the cluster.

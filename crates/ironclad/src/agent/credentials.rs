@@ -37,8 +37,8 @@ const FOLLOWS_MAX: Duration = Duration::from_secs(600);
 const NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// The remedy for a certificate that the control plane does not accept any more.
-pub(super) const AGAIN: &str = "`ironclad register` again in the member, or --register HOST:PORT with a new token (`ironclad token create \
-                                --print-register-command`)";
+pub(super) const AGAIN: &str = "`ironclad register` again in the member, or --register HOST:PORT with a new token \
+                                (`ironclad token create --print-register-command`)";
 
 /// The credentials that this process got last.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use crate::propagation_up::kubectl;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Kind, name and UID of each object.
 const IDENTITIES: &str = r#"jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid}{"\n"}{end}"#;
-const OF_PLANE: &str = "clusters,rb,works,crb,pp,op,fhpa,cronfederatedhpas,frq";
+const OF_PLANE: &str = "clusters,rb,works,crb,pp,op,cronfederatedhpas,federatedresourcequotas";
 
 fn lines(text: &str) -> BTreeSet<&str> {
     text.lines().filter(|line| !line.is_empty()).collect()

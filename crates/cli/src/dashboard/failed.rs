@@ -29,7 +29,7 @@ fn status(error: &anyhow::Error) -> u16 {
         Some(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => status.code,
         Some(_) => 502,
         None if report::exit_code(error) == report::MISUSED => 400,
-        None if error.to_string().contains("does not exist") => 404,
+        None if ["does not exist", "(NotFound)"].iter().any(|text| error.to_string().contains(text)) => 404,
         None => 502,
     }
 }
@@ -65,6 +65,15 @@ mod tests {
                 "web does not exist",
                 "",
                 "ironclad get deploy -A",
+            ),
+            (
+                anyhow!(
+                    "Error from server (NotFound): clusters.cluster.karmada.io \"m1\" not found\n  try: ironclad get clusters"
+                ),
+                404,
+                "Error from server (NotFound): clusters.cluster.karmada.io \"m1\" not found",
+                "",
+                "ironclad get clusters",
             ),
             (Misused("bad\n  try: good".to_owned()).into(), 400, "bad", "", "good"),
             (anyhow!("no answer").context("reading"), 502, "reading", "no answer", ""),

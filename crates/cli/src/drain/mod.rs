@@ -109,7 +109,9 @@ impl Options {
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
     /// There is no such cluster.
-    #[error("no cluster object {name} found in the control plane\n  try: ironclad get clusters")]
+    #[error(
+        "Error from server (NotFound): clusters.cluster.karmada.io {name:?} not found\n  try: ironclad get clusters"
+    )]
     NotFound {
         /// Its name.
         name: String,

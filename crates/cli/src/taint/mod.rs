@@ -31,7 +31,9 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum TaintError {
     /// There is no such cluster.
-    #[error("no cluster object {name} found in the control plane\n  try: ironclad get clusters")]
+    #[error(
+        "Error from server (NotFound): clusters.cluster.karmada.io {name:?} not found\n  try: ironclad get clusters"
+    )]
     NotFound {
         /// Its name.
         name: String,

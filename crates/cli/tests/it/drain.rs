@@ -346,7 +346,10 @@ async fn drain_waits_until_old_copies_are_removed() {
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
     assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 0), "uncordon ends a drain too");
     let unknown = find(&world.plane.client, &"m9".into()).await.unwrap_err();
-    assert!(render(&unknown.into()).starts_with("error: no cluster object m9 found"));
+    assert!(
+        render(&unknown.into())
+            .starts_with("Error from server (NotFound): clusters.cluster.karmada.io \"m9\" not found")
+    );
 }
 
 /// Command line of `unjoin`.

@@ -37,7 +37,7 @@ async fn cordon_needs_one_write_and_keeps_other_taints() {
     let error = cordon(client, "m9", Cordon::Close).await.unwrap_err();
     assert_eq!(
         render(&error.into()),
-        "error: no cluster object m9 found in the control plane\n  try: ironclad get clusters"
+        "Error from server (NotFound): clusters.cluster.karmada.io \"m9\" not found\n  try: ironclad get clusters"
     );
 }
 

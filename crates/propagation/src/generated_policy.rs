@@ -73,7 +73,7 @@ pub fn claimed_instead<'a>(
     all.push(own);
     let Some(choice) = policy_match::choose(all.into_iter(), &Identity::of(template)) else { return Ok(None) };
     let lost = choice.losers.iter().find(|(policy, _)| policy.key() == key);
-    Ok(lost.map(|(_, why)| format!("{} claims it: of the policy that would be made, {why}", choice.policy.key())))
+    Ok(lost.map(|(_, why)| format!("{} would claim it, not the generated policy: {why}", choice.policy.key())))
 }
 
 /// Manifests with a policy before each, which propagates it to these clusters; none named means all.
@@ -152,13 +152,13 @@ mod tests {
             (
                 "one of a higher priority",
                 vec![policy("all", 1, json!({}))],
-                Some("PropagationPolicy shop/all claims it: of the policy that would be made, its priority is lower"),
+                Some("PropagationPolicy shop/all would claim it, not the generated policy: its priority is lower"),
             ),
             ("one of a lower priority", vec![policy("a", -1, named.clone())], None),
             (
                 "an equal one whose name is first",
                 vec![policy("a", 0, named.clone())],
-                Some("PropagationPolicy shop/a claims it: of the policy that would be made, its name comes later"),
+                Some("PropagationPolicy shop/a would claim it, not the generated policy: its name comes later"),
             ),
             ("an equal one whose name is last", vec![policy("zz", 0, named)], None),
             ("one for others", vec![policy("all", 5, json!({"name": "api"}))], None),

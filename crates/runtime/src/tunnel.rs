@@ -239,7 +239,7 @@ impl Tunnels {
         self.0.open.read().get(cluster).and_then(|sessions| sessions.last()).map(of)
     }
 
-    /// Opens a connection to the agent of a cluster. Nothing of a request was sent before: where the session is replaced
+    /// Opens a connection to the agent of a cluster. No request was sent over it yet: where the session is replaced
     /// meanwhile, the next one is used.
     async fn open(&self, cluster: &str) -> io::Result<Upgraded> {
         let opening = async {

@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// What an agent said about its tunnels.
+    /// Reports of an agent about its tunnels.
     type Said = Arc<Mutex<Vec<Result<(), String>>>>;
 
     /// A control plane in memory, and the number of attempts to open a tunnel to it.
@@ -353,7 +353,7 @@ mod tests {
         Well,
         /// It accepts tunnels and drops them.
         Drops,
-        /// Nobody is there.
+        /// It can't be reached.
         Away,
         /// Tunnels are accepted, and carry nothing.
         Mute,

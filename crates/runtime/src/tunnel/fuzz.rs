@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, DuplexStream};
 use super::*;
 use crate::Streams;
 
-/// What is given to one end.
+/// Bytes for one end, and their chunks.
 #[derive(Debug, Clone)]
 struct Said {
     bytes: Vec<u8>,

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// What happens to the bytes of one direction of a link.
+/// Faults of one direction of a link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Faults {
     /// Time that each byte is under way.

@@ -4,11 +4,13 @@
 use std::{ffi::OsString, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use ironclad_propagation::generated_policy;
+use ironclad_patch::text_at;
+use ironclad_propagation::generated_policy::{self, WithPolicies};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
+    claims::Claims,
     connect::Plane,
     dry_run::DryRun,
     kubectl::{self, inherited},
@@ -92,7 +94,8 @@ pub struct Command {
     /// Time to wait for them
     #[arg(long, value_name = "TIME", value_parser = crate::duration)]
     pub timeout: Option<Duration>,
-    /// Delete objects that were applied before and are not in the manifests; needs -l, --all or --applyset
+    /// Delete objects that were applied before and are not in the manifests, without their policies; needs -l, --all or
+    /// --applyset
     #[arg(long)]
     pub prune: bool,
     /// With --prune, of these kinds: GROUP/VERSION/KIND (repeatable)
@@ -185,8 +188,9 @@ pub async fn run(command: &Command) -> anyhow::Result<()> {
         let arguments = [command.choosing(), command.filtering(), command.applying()].concat();
         return kubectl::start("apply", &arguments, &kubeconfig, inherited())?.ended().await;
     }
+    let plane = command.plane.client().await?;
     if !command.clusters.is_empty() {
-        members::clusters(&command.plane.client().await?, &command.clusters).await?;
+        members::clusters(&plane, &command.clusters).await?;
     }
     // It reads manifests from everywhere that kubectl knows, and gives objects their namespace; it writes nothing.
     let reading = ["--dry-run=client", "--output=json", "--validate=false"].map(OsString::from);
@@ -206,6 +210,7 @@ pub async fn run(command: &Command) -> anyhow::Result<()> {
             "{object} is applied to the control plane alone: objects of its kind or name are not propagated"
         ));
     }
+    tell_claims(Claims::new(plane), &all).await;
     let arguments = [vec!["--filename=-".into()], command.filtering(), command.applying()].concat();
     let [_, stdout] = inherited();
     let mut applier = kubectl::start("apply", &arguments, &kubeconfig, [Stdio::piped(), stdout])?;
@@ -215,6 +220,24 @@ pub async fn run(command: &Command) -> anyhow::Result<()> {
     let _ = stdin.write_all(&list).await;
     drop(stdin);
     applier.ended().await
+}
+
+/// Tells which templates another policy claims, so that they don't go where the command line says.
+async fn tell_claims(mut claims: Claims, all: &WithPolicies) {
+    for at in &all.generated {
+        let [Some(policy), Some(template)] = [at, &(at + 1)].map(|at| all.manifests.get(*at)) else { continue };
+        match claims.instead_of(policy, template).await {
+            Ok(None) => {}
+            // A template stays with the policy that claimed it.
+            Ok(Some(_)) if claims.is_there(policy) => {}
+            Ok(Some(instead)) => {
+                let text = |pointer: &str| text_at(template, pointer);
+                print::note(&format!("warning: {} {}: {instead}", text("/kind"), text("/metadata/name")));
+            }
+            // Who may write policies need not be allowed to list them.
+            Err(error) => return print::note(&format!("it is not known whether other policies claim them: {error:#}")),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod apply;
 pub mod asked;
 mod autoscaler;
 mod bindings;
+mod claims;
 pub mod completion;
 pub mod connect;
 pub mod cordon;

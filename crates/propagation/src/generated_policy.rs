@@ -82,6 +82,8 @@ pub struct WithPolicies {
     /// Everything to apply, in order. A policy has the labels of its template, so that selectors of labels find
     /// both.
     pub manifests: Vec<Value>,
+    /// Positions of the policies in it; the template of each follows.
+    pub generated: Vec<usize>,
     /// `kind/name` of those that no policy propagates: they are for the control plane alone.
     pub of_plane: Vec<String>,
 }
@@ -104,6 +106,7 @@ pub fn of_manifests(manifests: Vec<Value>, clusters: &[String]) -> WithPolicies 
             if let Some(labels) = manifest.pointer("/metadata/labels").filter(|labels| labels.is_object()) {
                 policy["metadata"]["labels"] = labels.clone();
             }
+            all.generated.push(all.manifests.len());
             all.manifests.push(policy);
         }
         all.manifests.push(manifest);

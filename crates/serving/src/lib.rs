@@ -2,6 +2,7 @@
 //! connection is compiled once, whatever is served.
 
 mod beginning;
+mod busy;
 
 use std::{
     io,
@@ -30,7 +31,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::beginning::Beginning;
+use crate::{beginning::Beginning, busy::Busy};
 
 /// Connections of one [`Listener`] at once.
 const CONNECTIONS_MAX: usize = 256;
@@ -38,6 +39,8 @@ const CONNECTIONS_MAX: usize = 256;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Time for the head of a request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
+/// Time without a request after which a connection of HTTP/2 ends. Over HTTP/1.1 it is that for the next head.
+const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Interval of HTTP/2 pings, which detect vanished peers.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Streams of HTTP/2 that may be open at once on a connection.
@@ -97,8 +100,8 @@ impl Front {
         Self(Arc::new(move |request, peer| answer(request, peer).map(Ok).boxed()))
     }
 
-    fn of(self, peer: Peer) -> Answer {
-        Answer(Arc::new(move |request| (self.0)(request, peer.clone())))
+    fn of(self, peer: Peer, busy: Busy) -> Answer {
+        Answer(Arc::new(move |request| busy.until_answered((self.0)(request, peer.clone()))))
     }
 }
 
@@ -231,18 +234,20 @@ pub struct Listener {
     pub name: &'static str,
     /// Bounds of each connection.
     pub bounds: Bounds,
+    /// Time without a request after which a connection ends.
+    pub idle: Duration,
 }
 
 impl Listener {
     /// A listener with the usual bounds.
     pub fn new(listener: TcpListener, tls: Option<Settings>, name: &'static str) -> Self {
-        Self { listener, tls, name, bounds: Bounds::default() }
+        Self { listener, tls, name, bounds: Bounds::default(), idle: IDLE_MAX }
     }
 
     /// Serves until the tasks are stopped; then requests under way are finished. Each connection begins with the TLS
     /// settings of its time.
     pub async fn serve(self, clock: &Clock, tasks: &Tasks, front: Front) {
-        let Self { listener, tls, name, bounds } = self;
+        let Self { listener, tls, name, bounds, idle } = self;
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let connections = tasks.child(name);
         loop {
@@ -260,12 +265,20 @@ impl Listener {
                 },
             };
             let (settings, group, front) = (tls.as_ref().map(|tls| tls()), connections.clone(), front.clone());
+            let clock = clock.clone();
             connections.spawn("connection", async move {
-                let Some(mut connection) = accepted(stream, settings, bounds, &group, front).await else { return };
+                let busy = Busy::default();
+                let accepted = accepted(stream, settings, bounds, &group, front, &busy).await;
+                let Some(mut connection) = accepted else { return };
                 let ended = tokio::select! {
                     biased;
-                    ended = &mut connection => ended,
-                    () = group.stopping() => {
+                    ended = &mut connection => Some(ended),
+                    () = group.stopping() => None,
+                    () = busy.idle_for(idle, &clock) => None,
+                };
+                let ended = match ended {
+                    Some(ended) => ended,
+                    None => {
                         connection.finish();
                         timeout(GRACE, connection).await.unwrap_or(Ok(()))
                     }
@@ -289,15 +302,16 @@ async fn accepted(
     bounds: Bounds,
     tasks: &Tasks,
     front: Front,
+    busy: &Busy,
 ) -> Option<Connection> {
     let _ = stream.set_nodelay(true);
     let Some(settings) = settings else {
-        return Some(Connection::new(stream, bounds, tasks, front.of(Peer::default())));
+        return Some(Connection::new(stream, bounds, tasks, front.of(Peer::default(), busy.clone())));
     };
     let stream = timeout(HANDSHAKE_MAX, TlsAcceptor::from(settings).accept(stream)).await.ok()?.ok()?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let peer = Arc::new(certificates.iter().map(|c| c.clone().into_owned()).collect());
-    Some(Connection::new(stream, bounds, tasks, front.of(peer)))
+    Some(Connection::new(stream, bounds, tasks, front.of(peer, busy.clone())))
 }
 
 /// Runs the streams of HTTP/2 connections as tasks of a group.
@@ -316,7 +330,9 @@ where
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::{BodyExt as _, Full};
+    use futures::stream;
+    use http_body_util::{BodyExt as _, Full, StreamBody};
+    use hyper::body::Frame;
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         sync::Notify,
@@ -357,5 +373,45 @@ mod tests {
         assert_eq!(idle.read(&mut [0; 1]).await.unwrap_or(0), 0, "a connection without a request ends");
         served.await.unwrap();
         assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_request_ends_and_one_with_a_request_does_not() {
+        /// What a client of HTTP/2 sends first: the preface, and settings without any.
+        const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (tasks, clock) = (Tasks::new("test"), Clock::system());
+        let go_on = Arc::new(Notify::new());
+        let of_end = go_on.clone();
+        let front = Front::new(move |_, _| {
+            let go_on = of_end.clone();
+            async move {
+                let body = stream::once(async move {
+                    go_on.notified().await;
+                    Ok(Frame::data(Bytes::from("late")))
+                });
+                Response::new(StreamBody::new(body).boxed_unsync())
+            }
+        });
+        let group = tasks.clone();
+        let listener = Listener { idle: Duration::from_millis(20), ..Listener::new(listener, None, "test") };
+        tasks.spawn("serve", async move { listener.serve(&clock, &group, front).await });
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        let mut head = [0; 12];
+        client.read_exact(&mut head).await.unwrap();
+        for _ in 0..3 {
+            let mut idle = TcpStream::connect(address).await.unwrap();
+            idle.write_all(PREFACE).await.unwrap();
+            let mut told = Vec::new();
+            idle.read_to_end(&mut told).await.unwrap();
+            assert!(told.len() > 9, "it is told of the end");
+        }
+        go_on.notify_one();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).await.unwrap();
+        assert!(rest.contains("late"), "{rest}");
+        tasks.kill();
     }
 }

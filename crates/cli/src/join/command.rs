@@ -13,7 +13,6 @@ use crate::{
     connect::{self, Plane},
     dry_run::DryRun,
     print::{self, Output},
-    report::Misused,
     write::{self, Mode, Outcome},
 };
 
@@ -118,16 +117,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 }
 
 async fn options(command: &Command, address: Address) -> anyhow::Result<JoinOptions> {
-    let rbac = match command.rbac.as_str() {
-        "full" => Rbac::Full,
-        file => {
-            let text = tokio::fs::read_to_string(file).await.with_context(|| format!("--rbac {file} can't be read"))?;
-            let role: Value = serde_saphyr::from_str(&text).with_context(|| format!("--rbac {file} is no YAML"))?;
-            let rules = role.get("rules").filter(|rules| rules.is_array()).cloned();
-            let remedy = "a ClusterRole, with its rules as a list under `rules`";
-            Rbac::Rules(rules.ok_or_else(|| Misused(format!("--rbac {file} has no rules\n  try: {remedy}")))?)
-        }
-    };
+    let rbac = Rbac::read(&command.rbac).await?;
     let seconds = i64::try_from(command.token_duration.as_secs()).unwrap_or(i64::MAX);
     Ok(JoinOptions {
         namespace: command.cluster_namespace.clone(),

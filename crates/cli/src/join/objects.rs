@@ -1,5 +1,6 @@
 //! Manifests that a join writes and a dry run shows (specification/operations.md 10.1, 10.2).
 
+use anyhow::Context as _;
 use ironclad_api::{
     annotations::{CREDENTIALS_OF, JOINED_BY},
     labels::{SYSTEM, TRUE},
@@ -14,18 +15,37 @@ use super::{
     Credential, JoinOptions,
     credentials::{TOKEN_SECRET, Tokens},
 };
+use crate::report::Misused;
 
-/// Permissions of the control plane in the member.
-#[derive(Debug, Clone, PartialEq)]
+/// Permissions of the control plane, or of an agent, in the member.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum Rbac {
     /// Everything.
+    #[default]
     Full,
     /// The rules of a ClusterRole.
     Rules(Value),
 }
 
 impl Rbac {
-    fn rules(&self) -> Value {
+    /// The value of a flag `--rbac`: `full`, or a file with a ClusterRole.
+    ///
+    /// # Errors
+    /// If the file can't be read, is no YAML, or has no rules.
+    pub async fn read(flag: &str) -> anyhow::Result<Self> {
+        if flag == "full" {
+            return Ok(Self::Full);
+        }
+        let text = tokio::fs::read_to_string(flag).await.with_context(|| format!("--rbac {flag} can't be read"))?;
+        let role: Value = serde_saphyr::from_str(&text).with_context(|| format!("--rbac {flag} is no YAML"))?;
+        let rules = role.get("rules").filter(|rules| rules.is_array()).cloned();
+        let remedy = "a ClusterRole, with its rules as a list under `rules`";
+        Ok(Self::Rules(rules.ok_or_else(|| Misused(format!("--rbac {flag} has no rules\n  try: {remedy}")))?))
+    }
+
+    /// The rules of the ClusterRole.
+    #[must_use]
+    pub fn rules(&self) -> Value {
         match self {
             Self::Full => json!([
                 { "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] },

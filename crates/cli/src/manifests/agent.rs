@@ -5,7 +5,10 @@ use ironclad_api::namespaces;
 use serde_json::{Value, json};
 
 use super::objects::{Release, required};
-use crate::register::{self, Agent, Names};
+use crate::{
+    join::Rbac,
+    register::{self, Agent, Names},
+};
 
 pub(super) fn objects(release: &Release) -> Result<Vec<Value>, String> {
     let values = &release.values;
@@ -35,6 +38,7 @@ pub(super) fn objects(release: &Release) -> Result<Vec<Value>, String> {
         provider: text("agent.provider"),
         region: text("agent.region"),
         zones: values.texts("agent.zones"),
+        rbac: Rbac::default(),
     };
     let mut objects = register::objects(&agent, None);
     objects.retain(|object| {

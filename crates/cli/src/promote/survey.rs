@@ -1,12 +1,11 @@
 //! Objects that are to be promoted: all of them are read and checked before anything is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::{Context as _, anyhow};
-use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use ironclad_interpreter::{Dependency, InterpretError, Interpreter, webhook::Webhooks};
 use ironclad_patch::selector::LabelSelector;
-use ironclad_propagation::{generated_policy, policy_match::Policy, promotion};
+use ironclad_propagation::{generated_policy, promotion};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::{
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::Command;
 use crate::{
+    claims::Claims,
     pages, print,
     report::Misused,
     resource::{Resource, Resources, arguments},
@@ -57,25 +57,9 @@ struct Survey<'a> {
     of_plane: Resources,
     of_member: Resources,
     interpreter: Interpreter,
-    /// Policies that may claim templates of a namespace; those of templates without one have an empty name.
-    policies: BTreeMap<String, Policies>,
+    claims: Claims,
     seen: BTreeSet<String>,
     all: Vec<Promoted>,
-}
-
-/// Policies of one kind.
-enum Policies {
-    Namespaced(Vec<PropagationPolicy>),
-    Wide(Vec<ClusterPropagationPolicy>),
-}
-
-impl Policies {
-    fn iter(&self) -> Box<dyn Iterator<Item = Policy<'_>> + '_> {
-        match self {
-            Self::Namespaced(all) => Box::new(all.iter().map(Policy::Namespaced)),
-            Self::Wide(all) => Box::new(all.iter().map(Policy::Cluster)),
-        }
-    }
 }
 
 /// Reason for which an object is promoted.
@@ -116,7 +100,7 @@ pub(super) async fn surveyed(
         of_member: Resources::of(member).await.with_context(|| format!("asking {} what it serves", command.cluster))?,
         of_plane: Resources::of(plane).await.context("asking the control plane what it serves")?,
         interpreter: why::read::interpreter(clock, &customizations, Webhooks::default()),
-        policies: BTreeMap::new(),
+        claims: Claims::new(plane.clone()),
         seen: BTreeSet::new(),
         all: Vec::new(),
     };
@@ -220,28 +204,11 @@ impl Survey<'_> {
             policy
         });
         if let Some(policy) = &policy {
-            let namespace = present.namespace().unwrap_or_default();
-            let others = self.policies_for(&namespace).await?;
-            let claimed = generated_policy::claimed_instead(policy, others.iter(), &template);
-            if let Some(instead) = claimed.context("the policy that would be made")? {
+            if let Some(instead) = self.claims.instead_of(policy, &template).await? {
                 return Ok(Err(promotion::NotPromoted::Claimed(instead)));
             }
         }
         Ok(Ok(Found::New(Box::new(Promoted { resource: resource.clone(), present, template, policy }))))
-    }
-
-    /// Policies that may claim a template of the namespace before its own: a PropagationPolicy precedes those without
-    /// a namespace.
-    async fn policies_for(&mut self, namespace: &str) -> anyhow::Result<&Policies> {
-        if !self.policies.contains_key(namespace) {
-            let plane = self.plane.clone();
-            let found = match namespace {
-                "" => pages::all(&Api::all(plane), ListParams::default()).await.map(Policies::Wide),
-                of => pages::all(&Api::namespaced(plane, of), ListParams::default()).await.map(Policies::Namespaced),
-            };
-            self.policies.insert(namespace.to_owned(), found.context("listing the policies")?);
-        }
-        Ok(&self.policies[namespace])
     }
 
     /// Adds an object, and before it what it needs.

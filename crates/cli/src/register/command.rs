@@ -17,7 +17,7 @@ use super::{
 use crate::{
     connect::{self, Plane},
     dry_run::DryRun,
-    join::{self, Address, Preflight},
+    join::{self, Address, Preflight, Rbac},
     print::{self, Output},
     report::Misused,
     token::BootstrapToken,
@@ -82,6 +82,9 @@ pub struct Command {
     /// Has no effect: the agent always renews its certificate
     #[arg(long)]
     pub enable_cert_rotation: bool,
+    /// Permissions of the agent in the member: full, or a file with a ClusterRole
+    #[arg(long, default_value = "full", value_name = "full|FILE")]
+    pub rbac: String,
     /// Forward proxy on the way to the member's API server
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub proxy_server_address: String,
@@ -160,11 +163,12 @@ impl Command {
         })
     }
 
-    fn agent(&self, cluster: &str, member: Address) -> Agent {
+    async fn agent(&self, cluster: &str, member: Address) -> anyhow::Result<Agent> {
         let proxy = &self.proxy_server_address;
-        Agent {
+        Ok(Agent {
             names: Names::default(),
             cluster: cluster.to_owned(),
+            rbac: Rbac::read(&self.rbac).await?,
             namespace: self.namespace.clone(),
             cluster_namespace: self.cluster_namespace.clone(),
             image: self.karmada_agent_image.clone(),
@@ -174,7 +178,7 @@ impl Command {
             provider: self.cluster_provider.clone(),
             region: self.cluster_region.clone(),
             zones: self.cluster_zones.clone(),
-        }
+        })
     }
 }
 
@@ -191,7 +195,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     refuse_name(&cluster)?;
     let bootstrap = command.bootstrap(&cluster)?;
     let config = connect::config(kubeconfig, command.context.as_deref(), "member").await?;
-    let agent = command.agent(&cluster, Address::from(&config));
+    let agent = command.agent(&cluster, Address::from(&config)).await?;
     if command.print_manifests {
         return print_manifests(command, &bootstrap, &agent, clock).await;
     }

@@ -10,6 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::ownership::AGENT_OF;
+use crate::join::Rbac;
 
 /// Name of the Deployment, its container, its ClusterRole and the binding of that.
 pub const AGENT: &str = "karmada-agent";
@@ -46,7 +47,7 @@ impl Default for Names {
 }
 
 /// The agent of a cluster, as it is put into its member.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Agent {
     /// Names of its objects.
     pub names: Names,
@@ -70,6 +71,8 @@ pub struct Agent {
     pub region: String,
     /// Failure zones, empty if none are to be set.
     pub zones: Vec<String>,
+    /// Permissions in the member.
+    pub rbac: Rbac,
 }
 
 /// The objects of an agent in the order of their creation; the Secret has no data without a kubeconfig.
@@ -96,10 +99,7 @@ pub fn objects(agent: &Agent, kubeconfig: Option<&str>) -> Vec<Value> {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(&names.account, Some(namespace))}),
         json!({
             "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": metadata(&names.role, None),
-            "rules": [
-                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-                {"nonResourceURLs": ["*"], "verbs": ["get"]},
-            ],
+            "rules": agent.rbac.rules(),
         }),
         json!({
             "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(&names.role, None),

@@ -100,8 +100,24 @@ async fn what_runs_in_a_member_is_taken_over_as_it_is() -> anyhow::Result<()> {
     })
     .await?;
     member.run(["get", "deploy/web", "service/web"]).await?;
+    // Another policy would claim the template, and move it: nothing is promoted.
+    plane.apply(CLAIMING).await?;
+    let claimed = promote(&[]).await?;
+    let told = claimed.stderr.contains("PropagationPolicy default/claiming would claim it");
+    ensure!(claimed.code == Some(1) && told, "{claimed:?}");
+    ensure!(!plane.run(["get", "deploy,svc", "-o", "name"]).await?.contains("web"), "nothing was made");
     daemon.stop().await
 }
+
+const CLAIMING: &str = r#"
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: claiming, namespace: default}
+spec:
+  priority: 1
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]
+  placement: {clusterAffinity: {clusterNames: [member2]}}
+"#;
 
 const WITH_NEEDS: &str = r#"
 apiVersion: v1

@@ -1,6 +1,10 @@
 //! A member in pull mode, from the token to the proxy: with `up`, and with `run` on real kube-apiservers.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, ensure};
 use ironclad_runtime::carry_both;
@@ -9,6 +13,7 @@ use ironclad_testkit::{
     binary::{Daemon, free_port, ironclad},
     real::{Binaries, Config, Kubectl, NodeShape, RealEnv, until},
 };
+use kube::config::Kubeconfig;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::propagation_up::kubectl;
@@ -45,6 +50,40 @@ metadata: {name: fleet-administrators}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: USER}]
 "#;
+
+/// A user with the rights of `samples/agent-role.yaml`, and what these do not allow.
+const NARROWED: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: karmada-agent}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: karmada-agent}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: narrowed}]
+"#;
+const SECRET: &str = r#"
+apiVersion: v1
+kind: Secret
+metadata: {name: credentials, namespace: default}
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: credentials, namespace: default}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: Secret, name: credentials}]
+  placement: {clusterAffinity: {clusterNames: [edge]}}
+"#;
+
+/// A kubeconfig of the member for an agent with no more rights than it needs.
+async fn narrowed(member: &Kubectl, administrators: &Path) -> anyhow::Result<PathBuf> {
+    member.apply(include_str!("../../../../samples/agent-role.yaml")).await?;
+    member.apply(NARROWED).await?;
+    let mut kubeconfig = Kubeconfig::read_from(administrators)?;
+    for user in &mut kubeconfig.auth_infos {
+        user.auth_info.get_or_insert_default().impersonate = Some("narrowed".to_owned());
+    }
+    let path = administrators.with_file_name("narrowed.kubeconfig");
+    std::fs::write(&path, serde_json::to_string(&kubeconfig)?)?;
+    Ok(path)
+}
 
 /// Starts the agent of cluster edge with the line that `token create` prints.
 async fn agent(plane: &str, member: &Path, own: &Path) -> anyhow::Result<Daemon> {
@@ -147,8 +186,9 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     ensure!(format!("{gone:#}").contains("pull member without a tunnel"), "{gone:#}");
     plane.run(["scale", "deploy/web", "--replicas=3"]).await?;
     // It has its certificate, and needs no token any more.
+    let narrowed = narrowed(&member, &of_member).await?.display().to_string();
     let (of_member, own) = (of_member.display().to_string(), own.display().to_string());
-    let flags = ["--cluster-kubeconfig", &of_member, "--karmada-kubeconfig", &own, "--metrics-bind-address=0"];
+    let flags = ["--cluster-kubeconfig", &narrowed, "--karmada-kubeconfig", &own, "--metrics-bind-address=0"];
     let second = Daemon::start([&["agent", LEASE, "--cluster-name", "edge"][..], &flags].concat()).await?;
     until_ready(&plane, "True").await?;
     until("what it missed is applied", DEADLINE, async || {
@@ -158,6 +198,16 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
         Ok(())
     })
     .await?;
+    until("users go as themselves", DEADLINE, async || proxied.run(["logs", &pod]).await).await?;
+    plane.apply(SECRET).await?;
+    until("what the agent may not write is told", DEADLINE, async || {
+        let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Applied\")].message}";
+        let told = plane.run(["get", "works", "-n", "karmada-es-edge", "-o", path]).await?;
+        ensure!(told.contains(r#"User "narrowed" cannot"#) && told.contains(r#"resource "secrets""#), "{told}");
+        Ok(())
+    })
+    .await?;
+    plane.run(["delete", "secret/credentials"]).await?;
     // Nobody else becomes the agent of this name while it lives.
     let other = dir.path().join("other.kubeconfig");
     let taken = agent(&of_plane, Path::new(&of_member), &other);

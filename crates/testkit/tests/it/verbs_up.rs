@@ -145,6 +145,20 @@ async fn manifests_are_applied_and_propagated() -> anyhow::Result<()> {
     ensure!(plain.matches(" unchanged").count() == 3 && !plain.contains("policy"), "{plain}");
     let wrong = world.verb("apply -f - -n shop --all-clusters", "apiVersion: apps/v1\nkind: [Deployment").await?;
     ensure!(wrong.code == Some(1) && wrong.stderr.contains("error parsing"), "{wrong:?}");
+
+    // A policy of a higher priority claims the template instead, which is told.
+    world
+        .plane
+        .apply(
+            "apiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadata: {name: claiming, namespace: shop}\n\
+             spec: {priority: 1, resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}], placement: {}}\n",
+        )
+        .await?;
+    let told = world.verb("apply -f - -n shop --all-clusters", SHOP).await?;
+    ensure!(told.code == Some(0) && !told.stderr.contains("would claim"), "web has its policy: {told:?}");
+    let told = world.verb("apply -f - -n shop --all-clusters", &SHOP.replace("name: web", "name: api")).await?;
+    let claimed = "warning: Deployment api: PropagationPolicy shop/claiming would claim it";
+    ensure!(told.code == Some(0) && told.stderr.contains(claimed), "{told:?}");
     world.daemon.stop().await
 }
 

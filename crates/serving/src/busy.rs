@@ -1,0 +1,77 @@
+//! Requests under way on a connection, so that one without any can end.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Frame, SizeHint};
+use ironclad_seam::Clock;
+use tokio::sync::watch;
+
+use crate::{Answering, Body};
+
+/// Counts the requests of a connection that are not answered whole. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Busy(Arc<watch::Sender<usize>>);
+
+/// One of them.
+struct Request(Busy);
+
+impl Busy {
+    /// Counts a request until its answer is sent or given up.
+    pub(crate) fn until_answered(&self, answering: Answering) -> Answering {
+        self.0.send_modify(|requests| *requests += 1);
+        let request = Request(self.clone());
+        async move { Ok(answering.await?.map(|body| Counted { body, _request: request }.boxed_unsync())) }.boxed()
+    }
+
+    /// Waits until there was no request for this time.
+    pub(crate) async fn idle_for(&self, time: Duration, clock: &Clock) {
+        let mut requests = self.0.subscribe();
+        loop {
+            let is_idle = *requests.borrow_and_update() == 0;
+            tokio::select! {
+                biased;
+                // The sender is there as long as this is.
+                _ = requests.changed() => {}
+                () = clock.sleep(time), if is_idle => return,
+            }
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|requests| *requests -= 1);
+    }
+}
+
+/// Body of an answer, with which a request ends.
+struct Counted {
+    body: Body,
+    _request: Request,
+}
+
+impl hyper::body::Body for Counted {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

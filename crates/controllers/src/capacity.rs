@@ -1,6 +1,10 @@
 //! Capacity of the fleet, as the scheduler assumes it between its cycles. A new leader finds it in the objects.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ironclad_api::{
     cluster::Cluster,
@@ -9,7 +13,7 @@ use ironclad_api::{
 use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName};
 use ironclad_members::{Member, Pod};
 use ironclad_planning::leader::EstimatorAnswer;
-use ironclad_runtime::Change;
+use ironclad_runtime::{Change, Informer};
 use ironclad_scheduling::{
     Capacity, Options,
     capacity::{Asker, Modelling, Reservation},
@@ -36,6 +40,8 @@ struct Shared {
     clock: Clock,
     began: Instant,
     capacity: Mutex<Capacity>,
+    /// Watches of the pods of members.
+    pods: Mutex<BTreeMap<ClusterName, Informer<Pod>>>,
     /// Told when something became free, or promises may end earlier.
     changed: Notify,
     handlers: RwLock<Vec<OnGrowth>>,
@@ -55,6 +61,7 @@ impl FleetCapacity {
             clock,
             began,
             capacity: Mutex::new(capacity),
+            pods: Mutex::default(),
             changed: Notify::new(),
             handlers: RwLock::default(),
         }))
@@ -98,6 +105,7 @@ impl FleetCapacity {
         let name = member.name.clone();
         self.change(|capacity, _| capacity.lists(&name));
         let Some(resources) = account else { return };
+        self.0.pods.lock().insert(name.clone(), resources.pods().clone());
         let (this, cluster) = (self.clone(), name.clone());
         resources.nodes().on_change(move |change| {
             let Some(node) = change.new.as_ref().or(change.old.as_ref()) else { return };
@@ -138,9 +146,12 @@ impl FleetCapacity {
 
     /// Takes in a changed cluster.
     pub(crate) fn on_cluster(&self, name: &ClusterName, change: &Change<Cluster>) {
+        if change.new.is_none() {
+            self.0.pods.lock().remove(name);
+        }
         self.change(|capacity, now| {
             // What would have ended while the cluster was not ready is prolonged before it counts as ready.
-            capacity.expire(now);
+            self.expire_of(capacity, now);
             capacity.cluster(name, change.old.as_deref(), change.new.as_deref());
         });
     }
@@ -219,7 +230,15 @@ impl FleetCapacity {
     /// Ends the promises that have expired.
     pub(crate) fn expire(&self) {
         let now = self.now();
-        self.lock().expire(now);
+        self.expire_of(&mut self.lock(), now);
+    }
+
+    fn expire_of(&self, capacity: &mut Capacity, now: Duration) {
+        let pods = self.0.pods.lock();
+        capacity.expire_watched(now, |cluster| {
+            let open_since = pods.get(cluster).and_then(Informer::open_since);
+            open_since.map_or(Duration::ZERO, |since| self.0.clock.mono() - since)
+        });
     }
 
     /// Notes that something may fit into a cluster that was not tried.

@@ -19,5 +19,5 @@ mod webhooks;
 
 pub use aggregated::{Registration, ServerService};
 pub use forward::{FrontProxy, NetworkForwarder};
-pub use tunnel::{TunnelledMember, hold_tunnels};
+pub use tunnel::{Passed, TunnelledMember, hold_tunnels};
 pub use webhooks::NetworkCaller;

@@ -2,8 +2,9 @@
 //! that never leave it (specification/operations.md 10.3).
 
 mod hold;
+mod passed;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -29,7 +30,7 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use self::hold::hold_tunnels;
+pub use self::{hold::hold_tunnels, passed::Passed};
 
 /// Life of a token of the impersonator, in seconds.
 const TOKEN_SECONDS: i64 = 3_600;
@@ -47,17 +48,20 @@ struct Parts {
     own: Streams,
     /// As the impersonator, until a new token is due.
     impersonator: Mutex<Option<(Instant, Streams)>>,
+    /// Kinds of requests that are passed on.
+    passed: BTreeSet<Passed>,
     seam: Seam,
 }
 
 impl TunnelledMember {
-    /// The member of this configuration, to which `client` is one. Connections that are taken over are tasks of `seam`.
+    /// The member of this configuration, to which `client` is one, for requests of these kinds. Connections that are
+    /// taken over are tasks of `seam`.
     ///
     /// # Errors
     /// One line that says what in the configuration can't be used.
-    pub fn new(config: Config, client: Client, seam: &Seam) -> Result<Self, String> {
-        let own = Streams::by_config(config.clone())?;
-        Ok(Self(Arc::new(Parts { config, client, own, impersonator: Mutex::default(), seam: seam.clone() })))
+    pub fn new(config: Config, client: Client, passed: BTreeSet<Passed>, seam: &Seam) -> Result<Self, String> {
+        let (own, impersonator) = (Streams::by_config(config.clone())?, Mutex::default());
+        Ok(Self(Arc::new(Parts { config, client, own, impersonator, passed, seam: seam.clone() })))
     }
 
     /// Answers what comes over tunnels.
@@ -67,6 +71,10 @@ impl TunnelledMember {
 
     /// Passes a request on: one that names a user as the impersonator, so that the member decides about the user.
     async fn pass_on(self, mut request: Request<Incoming>) -> Response<StreamBody> {
+        let kind = Passed::of_path(request.uri().path());
+        if !self.0.passed.contains(&kind) {
+            return refused(StatusCode::FORBIDDEN, "Forbidden", &kind.refusal(&self.0.passed));
+        }
         let protocol = request.headers().get(header::UPGRADE).cloned();
         let near = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
         let is_users = request.headers().keys().any(|name| name.as_str().starts_with("impersonate-"));
@@ -87,7 +95,10 @@ impl TunnelledMember {
         };
         let mut answer = match answered {
             Ok(answer) => answer,
-            Err(why) => return unavailable(&why),
+            Err(why) => {
+                let why = format!("the member does not answer its agent: {why}");
+                return refused(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", &why);
+            }
         };
         let switches = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
         let far = switches.then(|| hyper::upgrade::on(&mut answer));
@@ -169,12 +180,12 @@ fn without_hop(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-fn unavailable(why: &str) -> Response<StreamBody> {
+fn refused(code: StatusCode, reason: &str, why: &str) -> Response<StreamBody> {
     let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "reason": "ServiceUnavailable", "code": 503, "message": format!("the member does not answer its agent: {why}")});
+        "reason": reason, "code": code.as_u16(), "message": why});
     let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {}).boxed_unsync();
     let mut answer = Response::new(body);
-    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    *answer.status_mut() = code;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }

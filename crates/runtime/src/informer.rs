@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use ironclad_kinds::{Erased, Object, typed, typed_mut, typed_ref};
 use ironclad_seam::{Clock, Seam, Stream, Tasks};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{Api, Change, Event, Key, Yields, cache::Cache, watch::Raw};
 
@@ -74,6 +74,8 @@ struct Progress {
     synced: bool,
     /// Error of the last attempt, while the watch is broken.
     last_error: Option<String>,
+    /// Time since which events arrive as they happen; that a server ends a watch in due time is no break.
+    open_since: Option<Instant>,
 }
 
 /// A create that is being sent. Dropping it means that it was not answered.
@@ -254,6 +256,12 @@ impl<K> Informer<K> {
         self.shared.progress.lock().last_error.clone()
     }
 
+    /// Time since which changes are seen as they happen; `None` before the first list, and while the watch is broken.
+    #[must_use]
+    pub fn open_since(&self) -> Option<Instant> {
+        self.shared.progress.lock().open_since
+    }
+
     /// Resolves when the first list is complete.
     pub async fn synced(&self) {
         self.shared.synced().await;
@@ -314,9 +322,16 @@ impl Shared {
 
     async fn follow(self: Arc<Self>, name: &'static str, mut watch: Raw, clock: Clock, jitter: Stream) {
         let (mut failures, mut yields) = (0u32, Yields::default());
+        self.progress.lock().open_since = None;
         loop {
-            match watch.next().await {
+            match watch.step().await {
                 Ok(event) => {
+                    if watch.is_open() {
+                        let mut progress = self.progress.lock();
+                        progress.last_error = None;
+                        progress.open_since.get_or_insert_with(|| clock.mono());
+                    }
+                    let Some(event) = event else { continue };
                     failures = 0;
                     let listed = matches!(event, Event::InitApply(_));
                     self.observe(event);
@@ -329,7 +344,13 @@ impl Shared {
                     let wait = wait + jitter.duration_up_to(wait / 2);
                     failures = failures.saturating_add(1);
                     tracing::debug!(informer = name, %error, ?wait, "watch broke");
-                    self.progress.lock().last_error = Some(error.to_string());
+                    {
+                        let mut progress = self.progress.lock();
+                        progress.last_error = Some(error.to_string());
+                        if !watch.is_open() {
+                            progress.open_since = None;
+                        }
+                    }
                     tokio::select! {
                         biased;
                         () = self.retry_now.notified() => failures = 0,
@@ -495,5 +516,57 @@ mod tests {
             assert!(informer.get("n", "b").is_some(), "{without:?}: and followed");
             seam.tasks.kill();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_known_since_when_changes_are_seen() {
+        // The first watch breaks after its initial events, and the server does not answer the next two requests.
+        let asked = Arc::new(Mutex::new(0));
+        let service = service_fn(move |_: Request<Body>| {
+            let request = {
+                let mut asked = asked.lock();
+                *asked += 1;
+                *asked
+            };
+            async move {
+                let end = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+                let first = futures::stream::iter([Ok(Bytes::from(format!("{end}\n")))]);
+                let body = match request {
+                    1 => StreamBody::new(
+                        first
+                            .chain(futures::stream::once(async {
+                                tokio::time::sleep(Duration::from_secs(10)).await;
+                                Err::<Bytes, BoxError>("cut".into())
+                            }))
+                            .map_ok(Frame::data),
+                    )
+                    .boxed_unsync(),
+                    2 | 3 => return Err(BoxError::from("refused")),
+                    _ => StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, BoxError>>()).boxed_unsync(),
+                };
+                Ok(Response::new(body))
+            }
+        });
+        let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
+        let informer: Informer<ConfigMap> = Informer::new(&[]);
+        let began = seam.clock.mono();
+        informer.start(
+            "configmaps",
+            &seam,
+            &seam.tasks,
+            Api::all(Client::new(service, "default")),
+            &WatchScope::default(),
+        );
+        informer.synced().await;
+        seam.clock.sleep(Duration::from_secs(5)).await;
+        assert_eq!(informer.open_since(), Some(began));
+        seam.clock.sleep(Duration::from_millis(5_100)).await;
+        assert_eq!(informer.open_since(), None, "{:?}", informer.last_error());
+        assert!(informer.last_error().is_some());
+        seam.clock.sleep(Duration::from_secs(10)).await;
+        let again = informer.open_since().map(|since| since - began);
+        assert!(again.is_some_and(|again| again > Duration::from_secs(10)), "{again:?}");
+        assert_eq!(informer.last_error(), None, "a watch that goes on is not broken, even if nothing happens");
+        seam.tasks.kill();
     }
 }

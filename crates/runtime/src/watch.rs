@@ -173,7 +173,7 @@ struct BookmarkMeta {
     annotations: Option<std::collections::BTreeMap<String, String>>,
 }
 
-type Step = Result<Option<Event<Arc<dyn Erased>>>, WatchError>;
+pub(crate) type Step = Result<Option<Event<Arc<dyn Erased>>>, WatchError>;
 
 impl Raw {
     pub(crate) fn new<K: Object>(api: &Api<K>, scope: &WatchScope, seconds: u32, clock: &Clock) -> Self {
@@ -194,16 +194,25 @@ impl Raw {
     pub(crate) fn next(&mut self) -> BoxFuture<'_, Result<Event<Arc<dyn Erased>>, WatchError>> {
         Box::pin(async move {
             loop {
-                if let Some(event) = self.step().await? {
+                if let Some(event) = self.go_on().await? {
                     return Ok(event);
                 }
             }
         })
     }
 
-    /// One step: a request, or a line of an answer. On an error the state is the one to go on from: one object that
-    /// can't be read does not keep the others away.
-    async fn step(&mut self) -> Step {
+    /// One step: a request, or a line of an answer, which may be an event. Boxed as [`Raw::next`].
+    pub(crate) fn step(&mut self) -> BoxFuture<'_, Step> {
+        Box::pin(self.go_on())
+    }
+
+    /// True while events arrive as they happen.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Watching { .. })
+    }
+
+    /// On an error the state is the one to go on from: one object that can't be read does not keep the others away.
+    async fn go_on(&mut self) -> Step {
         match std::mem::replace(&mut self.state, State::Empty) {
             State::Empty if self.streams_lists => match self.connect("0", true).await {
                 Ok(connection) => {

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 use ironclad_seam::Clock;
 use tokio::sync::watch;
 

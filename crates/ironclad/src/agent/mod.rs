@@ -19,7 +19,7 @@ use ironclad_cli::{
     token::BootstrapToken,
 };
 use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Settings};
-use ironclad_extension::{TunnelledMember, hold_tunnels};
+use ironclad_extension::{Passed, TunnelledMember, hold_tunnels};
 use ironclad_failover::{
     Flags,
     cluster::{
@@ -151,6 +151,9 @@ pub(crate) struct AgentArgs {
     /// Do not let the control plane reach the member over this agent: no proxy, logs, metrics and account of its Pods
     #[arg(long, env = "IRONCLAD_NO_TUNNEL", value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
     no_tunnel: bool,
+    /// Requests that may come over the tunnel: api, exec (what reaches into Pods), logs, metrics
+    #[arg(long, env = "IRONCLAD_TUNNEL_ALLOW", value_name = "KIND,...", value_delimiter = ',', default_values_t = Passed::ALL)]
+    tunnel_allow: Vec<Passed>,
     /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     metrics_bind_address: String,
@@ -426,7 +429,8 @@ impl Agent {
 
     fn open_tunnel(&self, plane: &Client, session: &Seam) -> anyhow::Result<()> {
         let of_tunnel = session.child("tunnel");
-        let behind = TunnelledMember::new(self.of_member.clone(), self.member.clone(), &of_tunnel);
+        let passed = self.args.tunnel_allow.iter().copied().collect();
+        let behind = TunnelledMember::new(self.of_member.clone(), self.member.clone(), passed, &of_tunnel);
         let behind = behind.map_err(|why| anyhow::anyhow!("the kubeconfig of the member can't be used: {why}"))?;
         let (plane, args, report) = (plane.clone(), self.args.clone(), self.settings.agent_report.clone());
         session.tasks.spawn("tunnel", async move {

@@ -3,7 +3,8 @@
 //!
 //! Where the pods of a cluster are watched, a promise is what is named less the pods of the workload that are there. It
 //! ends when all of them have come, when the result no longer names the cluster, when the member has applied the
-//! workload and no pod has come for some time (it keeps fewer replicas, or refuses its pods), and after five minutes.
+//! workload and no pod has come for some time in which its pods were watched (it keeps fewer replicas, or refuses its
+//! pods), and after five minutes.
 //! Elsewhere, and for kinds whose pods cannot be told, it is what an assignment added; it ends when the cluster reports
 //! the replicas, and had time to send a summary that counts them. In a cluster that is not ready it lasts.
 //!
@@ -61,6 +62,8 @@ pub(super) struct Promise {
     /// Those of them that are not observed.
     pub(super) due: i64,
     ends: Duration,
+    /// Time at which it ends even if nobody could see its pods come.
+    latest: Duration,
     /// Least number that was due so far.
     least: i64,
     /// True once the member has applied the result.
@@ -205,9 +208,9 @@ impl Capacity {
             let known = known.filter(|known| gained <= 0 || !sets || known.parts == promise.parts);
             promise.due = known.as_ref().map_or(0, |known| known.due).saturating_add(gained.max(0)).min(wanted);
             if let Some(known) = known.filter(|_| gained <= 0) {
-                let Promise { ends, least, is_applied, seen, .. } = known;
+                let Promise { ends, latest, least, is_applied, seen, .. } = known;
                 let fresh = Promise::new(spec, sets, requesting(&known.parts, &whole), wanted, now);
-                promise = Promise { due: promise.due, ends, least, is_applied, seen, ..fresh };
+                promise = Promise { due: promise.due, ends, latest, least, is_applied, seen, ..fresh };
             } else if gained <= 0 && !(is_new && self.is_watched(&cluster)) {
                 continue;
             }
@@ -302,6 +305,7 @@ impl Capacity {
         for (waits, cluster, wanted) in open {
             let mut promise = Promise::new(spec, sets, whole.clone(), wanted, now);
             promise.ends = now + PROMISED_TTL.saturating_sub(waits);
+            promise.latest = promise.ends;
             // After a start the summary may be older than the pods that are reported, until the cluster's pods are
             // listed.
             let is_counted_soon = promise.is_told && self.recounts_until.is_some() && !self.is_watched(&cluster);
@@ -328,7 +332,8 @@ impl Capacity {
             // place of another tells nothing, so that nobody holds capacity for ever.
             let comes = due < promise.least;
             let ends = if comes { now + NO_POD_FOR } else { promise.ends };
-            let promise = Promise { due, ends, is_applied: promise.is_applied || comes, ..promise.clone() };
+            let latest = promise.latest.max(ends);
+            let promise = Promise { due, ends, latest, is_applied: promise.is_applied || comes, ..promise.clone() };
             self.put(&key, cluster, promise);
             // A pod takes the place that was promised to it: what nodes have left tells whether more fits.
             self.changed(cluster, false);
@@ -368,8 +373,14 @@ impl Capacity {
         }
     }
 
-    /// Ends promises whose time is over. Those in clusters that are not ready are prolonged.
+    /// Ends promises whose time is over, if the pods of all clusters are watched without a break.
     pub fn expire(&mut self, now: Duration) {
+        self.expire_watched(now, |_| Duration::MAX);
+    }
+
+    /// Ends promises whose time is over. Those in clusters that are not ready are prolonged, and for some minutes those
+    /// in clusters whose pods nobody saw meanwhile: `watched_for` says for how long they are watched without a break.
+    pub fn expire_watched(&mut self, now: Duration, watched_for: impl Fn(&ClusterName) -> Duration) {
         if self.recounts_until.is_some_and(|until| until <= now) {
             self.recounts_until = None;
         }
@@ -378,11 +389,19 @@ impl Capacity {
                 break;
             }
             let promise = self.promises.get(&key).and_then(|all| all.get(&cluster)).cloned();
-            match promise.filter(|_| self.is_silent(&cluster)) {
-                Some(promise) => {
-                    let more = if promise.seen.is_some() { self.summaries_every + SUMMARY_DELAY } else { PROMISED_TTL };
-                    self.renew(&key, &cluster, Promise { ends: now + more, ..promise });
-                }
+            let prolonged = promise.and_then(|promise| {
+                let ends = if self.is_silent(&cluster) {
+                    let is_seen = promise.seen.is_some();
+                    now + if is_seen { self.summaries_every + SUMMARY_DELAY } else { PROMISED_TTL }
+                } else if self.counts_pods(&cluster, &promise) && watched_for(&cluster) < NO_POD_FOR {
+                    (now + NO_POD_FOR).min(promise.latest)
+                } else {
+                    now
+                };
+                (ends > now).then(|| Promise { ends, latest: promise.latest.max(ends), ..promise })
+            });
+            match prolonged {
+                Some(promise) => self.renew(&key, &cluster, promise),
                 None => self.release(&key, &cluster),
             }
         }
@@ -518,6 +537,7 @@ impl Promise {
             due: 0,
             least: i64::MAX,
             ends: now + PROMISED_TTL,
+            latest: now + PROMISED_TTL,
             is_applied: false,
             seen: None,
         }

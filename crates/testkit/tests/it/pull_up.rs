@@ -189,7 +189,8 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     let narrowed = narrowed(&member, &of_member).await?.display().to_string();
     let (of_member, own) = (of_member.display().to_string(), own.display().to_string());
     let flags = ["--cluster-kubeconfig", &narrowed, "--karmada-kubeconfig", &own, "--metrics-bind-address=0"];
-    let second = Daemon::start([&["agent", LEASE, "--cluster-name", "edge"][..], &flags].concat()).await?;
+    let allowed = ["agent", LEASE, "--cluster-name", "edge", "--tunnel-allow=api,logs"];
+    let second = Daemon::start([&allowed[..], &flags].concat()).await?;
     until_ready(&plane, "True").await?;
     until("what it missed is applied", DEADLINE, async || {
         let path = "jsonpath={.metadata.uid} {.spec.replicas}";
@@ -199,6 +200,9 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
     })
     .await?;
     until("users go as themselves", DEADLINE, async || proxied.run(["logs", &pod]).await).await?;
+    let proxy = format!("/api/v1/namespaces/default/pods/{pod}/proxy/");
+    let refused = proxied.run(["get", "--raw", &proxy]).await.err().context("the agent passes nothing on to Pods")?;
+    ensure!(format!("{refused:#}").contains("does not pass on requests for exec"), "{refused:#}");
     plane.apply(SECRET).await?;
     until("what the agent may not write is told", DEADLINE, async || {
         let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Applied\")].message}";

@@ -118,11 +118,11 @@ fn pods_that_have_ended_have_come() {
 #[test]
 fn what_ends_a_promise_gives_its_room_back() {
     type Change = fn(&mut Capacity);
-    let nothing: Change = |_| {};
-    let applied_at_10: Change = |capacity| {
+    const APPLIED_AT_10: Change = |capacity| {
         capacity.reported(&key(), &asking(4, &[("m1", 4)]).spec, &[], &applied_there(), S(10));
     };
-    let rows: [(&str, Change, Change, i64); 12] = [
+    let nothing: Change = |_| {};
+    let rows: [(&str, Change, Change, i64); 14] = [
         (
             "the result does not name the cluster any more",
             nothing,
@@ -152,7 +152,26 @@ fn what_ends_a_promise_gives_its_room_back() {
             10,
         ),
         ("the binding is deleted", nothing, |c| c.forget(&key()), 10),
-        ("no pod comes after the member applied it", applied_at_10, |c| c.expire(S(25)), 10),
+        ("no pod comes after the member applied it", APPLIED_AT_10, |c| c.expire(S(25)), 10),
+        (
+            "no pod comes once pods are watched again",
+            |c| {
+                APPLIED_AT_10(c);
+                c.expire_watched(S(25), |_| S(0));
+                c.expire_watched(S(40), |_| S(14));
+            },
+            |c| c.expire_watched(S(55), |_| S(29)),
+            10,
+        ),
+        (
+            "nobody sees pods for minutes",
+            |c| {
+                APPLIED_AT_10(c);
+                (25..300).for_each(|second| c.expire_watched(S(second), |_| S(0)));
+            },
+            |c| c.expire_watched(S(300), |_| S(0)),
+            10,
+        ),
         (
             "no further pod comes for some time",
             |c| {

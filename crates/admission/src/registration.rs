@@ -2,7 +2,7 @@
 //! come from the one table.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ironclad_api::{agents::AGENT_USER_PREFIX, cluster::STORED_GROUP};
+use ironclad_api::cluster::STORED_GROUP;
 use serde_json::{Value, json};
 
 use crate::{
@@ -84,8 +84,8 @@ fn entry(webhook: &Webhook, endpoint: &Endpoint, ca: &str, config: &Config) -> V
         };
     }
     let mut conditions = Vec::new();
-    if webhook.only_agents {
-        conditions.push(json!({"name": "only-agents", "expression": of_an_agent()}));
+    if let Some((name, expression)) = webhook.users.condition() {
+        conditions.push(json!({"name": name, "expression": expression}));
     }
     if let Some(user) = config.own_user.as_deref().filter(|_| webhook.exempts_own(config)) {
         conditions.push(json!({"name": "not-our-own-writes", "expression": not_ours(user)}));
@@ -94,11 +94,6 @@ fn entry(webhook: &Webhook, endpoint: &Endpoint, ca: &str, config: &Config) -> V
         entry["matchConditions"] = json!(conditions);
     }
     entry
-}
-
-/// CEL match condition that is true if an agent writes, so that writes of others to the same kinds cost no call.
-fn of_an_agent() -> String {
-    format!("has(request.userInfo.username) && request.userInfo.username.startsWith(\"{AGENT_USER_PREFIX}\")")
 }
 
 /// CEL match condition that is true unless one of our own controllers writes. It checks for absent fields first, since
@@ -172,6 +167,15 @@ mod tests {
             ),
             "not called for writes of others"
         );
+        let conditions = |webhook: &Value| webhook["matchConditions"].clone();
+        assert_eq!(
+            conditions(named(&validating, "agentregistrar.karmada.io")),
+            json!([{"name": "only-rbac-generator", "expression": "has(request.userInfo.username) && request.userInfo.username == \"system:karmada:agent:rbac-generator\""}])
+        );
+        assert_eq!(
+            conditions(named(&mutating, "agentrequest.karmada.io")),
+            json!([{"name": "only-bootstrap-tokens", "expression": "has(request.userInfo.username) && request.userInfo.username.startsWith(\"system:bootstrap:\")"}])
+        );
         let interpreter = named(&validating, "resourceinterpretercustomization.karmada.io");
         assert_eq!(interpreter["timeoutSeconds"], 10);
     }
@@ -207,11 +211,11 @@ mod tests {
                 assert!(paths.contains(&format!("{prefix}{name}").as_str()), "{prefix}{name}");
             }
         }
-        let of_ours = 1 + 4 + 1 + 1;
+        let of_ours = 1 + 4 + 3 + 1 + 1;
         assert_eq!(
             paths.len(),
             mutating.len() + validating.len() + of_ours,
-            "one for namespaces, four for agents, one for Remedies, one for a kind that is not built"
+            "one for namespaces, four for agents, three for their registration, one for Remedies, one for a kind that is not built"
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     request::{Config, Cx, Needs},
 };
 
-use ironclad_api::agents::cluster_of_agent;
+use ironclad_api::agents::{AGENT_USER_PREFIX, BOOTSTRAP_USER_PREFIX, RBAC_GENERATOR};
 use serde_json::Value;
 
 /// Action of a webhook.
@@ -78,6 +78,45 @@ pub struct Labelled {
     pub value: Option<&'static str>,
 }
 
+/// Users whose writes a webhook reviews.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Users {
+    /// Everybody.
+    All,
+    /// Those whose name has the prefix of agents.
+    Agents,
+    /// [`RBAC_GENERATOR`], as which karmadactl registers a member.
+    Registrar,
+    /// Holders of bootstrap tokens.
+    Tokens,
+}
+
+impl Users {
+    /// Returns true if writes of this user are reviewed.
+    #[must_use]
+    pub fn has(self, user: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Agents => user.starts_with(AGENT_USER_PREFIX),
+            Self::Registrar => user == RBAC_GENERATOR,
+            Self::Tokens => user.starts_with(BOOTSTRAP_USER_PREFIX),
+        }
+    }
+
+    /// Name and text of the CEL match condition that is true for these users, so that writes of others cost no call.
+    /// `None` for all.
+    #[must_use]
+    pub fn condition(self) -> Option<(&'static str, String)> {
+        let (name, test) = match self {
+            Self::All => return None,
+            Self::Agents => ("only-agents", format!(".startsWith({AGENT_USER_PREFIX:?})")),
+            Self::Registrar => ("only-rbac-generator", format!(" == {RBAC_GENERATOR:?}")),
+            Self::Tokens => ("only-bootstrap-tokens", format!(".startsWith({BOOTSTRAP_USER_PREFIX:?})")),
+        };
+        Some((name, format!("has(request.userInfo.username) && request.userInfo.username{test}")))
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct Webhook {
     /// Name in the registration and in refusals.
@@ -102,8 +141,8 @@ pub struct Webhook {
     pub own_writes: OwnWrites,
     /// Restricts the webhook to objects with this label.
     pub labelled: Option<Labelled>,
-    /// True if it reviews only writes of agents.
-    pub only_agents: bool,
+    /// Users whose writes it reviews.
+    pub users: Users,
     /// True if no controller acts on the kind: every write is answered with a warning.
     pub not_built: bool,
     pub(crate) act: Act,
@@ -128,7 +167,7 @@ impl Webhook {
             && self.operations.contains(&request.operation)
             && any(self.group, request.group)
             && any(self.resource, request.resource)
-            && (!self.only_agents || cluster_of_agent(request.user).is_some())
+            && self.users.has(request.user)
             && self.labelled.is_none_or(|labelled| {
                 // As in Kubernetes, either the new object or the old one must match.
                 [request.object, request.old].into_iter().flatten().any(|object| {
@@ -205,7 +244,7 @@ const BASE: Webhook = Webhook {
     has_side_effects: false,
     own_writes: OwnWrites::Exempt,
     labelled: None,
-    only_agents: false,
+    users: Users::All,
     not_built: false,
     act: Act::Validate { object: |_, _, _| Ok(()), change: anything },
     needs: nothing,
@@ -229,8 +268,8 @@ const fn of_agents(
     (group, resource): (&'static str, &'static str),
     permit: fn(&Cx<'_>) -> Result<(), Denial>,
 ) -> Webhook {
-    let (operations, own_writes, only_agents) = (WRITES_AND_DELETIONS, OwnWrites::Reviewed, true);
-    Webhook { name, path, group, resource, operations, own_writes, only_agents, act: Act::Permit(permit), ..BASE }
+    let (operations, own_writes, users) = (WRITES_AND_DELETIONS, OwnWrites::Reviewed, Users::Agents);
+    Webhook { name, path, group, resource, operations, own_writes, users, act: Act::Permit(permit), ..BASE }
 }
 
 fn nothing(_: &Request<'_>, _: &Config, _: &mut Needs) {}
@@ -321,6 +360,35 @@ pub static WEBHOOKS: &[Webhook] = &[
         act: Act::Mutate(kinds::service::mutate),
         needs: kinds::service::needs_id,
         ..BASE
+    },
+    Webhook {
+        name: "agentrequest.karmada.io",
+        path: "/mutate-agent-request",
+        group: "certificates.k8s.io",
+        resource: "certificatesigningrequests",
+        operations: &[Operation::Create],
+        scope: Scope::Cluster,
+        own_writes: OwnWrites::Reviewed,
+        users: Users::Tokens,
+        act: Act::Mutate(kinds::registrar::shorten),
+        ..BASE
+    },
+    Webhook {
+        name: "agentrights.karmada.io",
+        path: "/mutate-agent-rights",
+        group: "rbac.authorization.k8s.io",
+        resource: "*",
+        operations: &[Operation::Create],
+        scope: Scope::Any,
+        own_writes: OwnWrites::Reviewed,
+        users: Users::Registrar,
+        act: Act::Mutate(kinds::registrar::make_right),
+        ..BASE
+    },
+    Webhook {
+        scope: Scope::Any,
+        users: Users::Registrar,
+        ..of_agents("agentregistrar.karmada.io", "/validate-agent-registrar", ("*", "*"), kinds::registrar::write)
     },
     Webhook {
         scope: Scope::Cluster,

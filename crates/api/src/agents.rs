@@ -9,8 +9,11 @@ pub use crate::names::AGENT_GROUP;
 
 /// Prefix of the users of agents; the name of the cluster follows.
 pub const AGENT_USER_PREFIX: &str = "system:karmada:agent:";
-/// User by which karmadactl's `register` makes the rights of an agent.
+/// User by which karmadactl's `register` asks for the rights of an agent. Here it may make the agent's namespaces, and
+/// no rights: the control plane makes them.
 pub const RBAC_GENERATOR: &str = "system:karmada:agent:rbac-generator";
+/// Longest life of a certificate of [`RBAC_GENERATOR`], seconds: the shortest that an API server lets be asked for.
+pub const RBAC_GENERATOR_LIFE: i32 = 600;
 /// Signer of the certificates of agents.
 pub const AGENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// Group of bootstrap tokens with which members are registered.
@@ -57,13 +60,19 @@ pub fn agent_user(cluster: &str) -> String {
     format!("{AGENT_USER_PREFIX}{cluster}")
 }
 
-/// The cluster of an agent's user. `None` for others, and for the user that makes rights.
+/// The cluster of an agent's user. `None` for others, and for [`RBAC_GENERATOR`].
 #[must_use]
 pub fn cluster_of_agent(user: &str) -> Option<&str> {
     if user == RBAC_GENERATOR {
         return None;
     }
     user.strip_prefix(AGENT_USER_PREFIX).filter(|cluster| !cluster.is_empty())
+}
+
+/// Returns false for the name with which an agent would be [`RBAC_GENERATOR`].
+#[must_use]
+pub fn may_have_agent(cluster: &str) -> bool {
+    cluster_of_agent(&agent_user(cluster)).is_some()
 }
 
 /// The path of the stream over which an agent lets the control plane reach its member.
@@ -159,16 +168,30 @@ pub fn bootstrap_rights() -> Vec<Value> {
                 "resources": [format!("certificatesigningrequests/{subresource}")]}],
         })
     };
-    let bound = |name: &str, role: &str, group: &str| {
-        binding("ClusterRoleBinding", labelled(name, None, label), ("ClusterRole", role), ("Group", group))
+    let rule = |group: &str, resources: &[&str], verb: &str| json!({"apiGroups": [group], "resources": resources, "verbs": [verb]});
+    let bound = |name: &str, role: &str, subject: (&str, &str)| {
+        binding("ClusterRoleBinding", labelled(name, None, label), ("ClusterRole", role), subject)
     };
+    // Karmada's names: over its control plane, this takes the rights of an administrator away.
+    let generator = "system:karmada:agent-rbac-generator";
     let info = "system:karmada:bootstrap-signer-clusterinfo";
     vec![
         approved(bootstrap, "clusteragent"),
         approved(renewal, "selfclusteragent"),
-        bound("system:karmada:agent-bootstrap", "system:node-bootstrapper", BOOTSTRAP_GROUP),
-        bound("system:karmada:agent-autoapprove-bootstrap", bootstrap, BOOTSTRAP_GROUP),
-        bound("system:karmada:agent-autoapprove-certificate-rotation", renewal, AGENT_GROUP),
+        bound("system:karmada:agent-bootstrap", "system:node-bootstrapper", ("Group", BOOTSTRAP_GROUP)),
+        bound("system:karmada:agent-autoapprove-bootstrap", bootstrap, ("Group", BOOTSTRAP_GROUP)),
+        bound("system:karmada:agent-autoapprove-certificate-rotation", renewal, ("Group", AGENT_GROUP)),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": labelled(generator, None, label),
+            "rules": [
+                rule("cluster.karmada.io", &["clusters"], "get"),
+                rule("", &["namespaces"], "create"),
+                // Admission answers these. Without it an API server refuses whatever grants more than this role.
+                rule(RBAC, &["clusterrolebindings", "clusterroles", "rolebindings", "roles"], "create"),
+                rule("certificates.k8s.io", &["certificatesigningrequests"], "delete"),
+            ],
+        }),
+        bound(generator, generator, ("User", RBAC_GENERATOR)),
         json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": labelled(info, Some(KUBE_PUBLIC), label),
             "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CLUSTER_INFO], "verbs": ["get"]}],
@@ -202,6 +225,7 @@ mod tests {
         ] {
             assert_eq!(cluster_of_agent(user), want, "{user}");
         }
+        assert!(may_have_agent("m1") && !may_have_agent("rbac-generator"));
     }
 
     #[test]

@@ -6,7 +6,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::{
-    agents::{ALLOW_REREGISTER, BOOTSTRAP_USER_PREFIX, TOKEN_CLUSTER_NAME, TOKEN_SECRET_PREFIX},
+    agents::{
+        ALLOW_REREGISTER, BOOTSTRAP_USER_PREFIX, RBAC_GENERATOR, RBAC_GENERATOR_LIFE, TOKEN_CLUSTER_NAME,
+        TOKEN_SECRET_PREFIX,
+    },
     cluster::{Cluster, SyncMode},
     events::{AGENT_NAME_REFUSED, AGENT_NAME_TAKEN},
 };
@@ -27,6 +30,7 @@ use super::request::{AgentRequest, Occasion};
 const LEASE_DURATION: Duration = Duration::from_secs(40);
 /// Time after which a request is looked at again that its requester may not have approved: rights are not watched.
 const RIGHTS_AGAIN: Duration = Duration::from_secs(60);
+const TOKEN_GONE: &str = "the bootstrap token of the requester does not exist any more";
 
 /// The bootstrap token of the requester.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +58,9 @@ pub struct Seen<'a> {
     pub lease: Option<(&'a Lease, Duration)>,
     /// The bootstrap token.
     pub token: Token<'a>,
+    /// With [`Occasion::Registrar`], true if its user may do everything: the answer to
+    /// [`super::request::administrator_review`].
+    pub administrator: bool,
 }
 
 /// Decision on a pending request.
@@ -92,11 +99,21 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
     if seen.asked.occasion == Occasion::Renewal {
         return Verdict::Approve("Auto approving self karmada agent certificate after SubjectAccessReview.");
     }
-    if let Some(limit) = limit(seen.token, cluster) {
-        let why = format!("{limit}: the request for the agent of cluster {cluster:?} stays pending");
+    let refused = |why: String, again: Option<Duration>| {
         let about = reference("certificates.k8s.io/v1", "CertificateSigningRequest", &seen.request.metadata);
         let event = Event::warning(about, AGENT_NAME_REFUSED, why.clone());
-        return Verdict::Wait { why, event: Some(Box::new(event)), again: None };
+        Verdict::Wait { why, event: Some(Box::new(event)), again }
+    };
+    if seen.asked.occasion == Occasion::Registrar {
+        return match excess(seen) {
+            Some((excess, again)) => {
+                refused(format!("{excess}: the request for user {RBAC_GENERATOR} stays pending"), again)
+            }
+            None => Verdict::Approve("Auto approving karmadactl certificate after SubjectAccessReview."),
+        };
+    }
+    if let Some(limit) = limit(seen.token, cluster) {
+        return refused(format!("{limit}: the request for the agent of cluster {cluster:?} stays pending"), None);
     }
     let taken = seen.cluster.and_then(|cluster| Some((cluster, taken(cluster, seen.lease)?)));
     let Some((cluster, (because, again))) = taken else {
@@ -109,11 +126,30 @@ pub fn decide(seen: &Seen<'_>) -> Verdict {
     Verdict::Wait { why, event: Some(Box::new(event)), again }
 }
 
+/// Reason for which karmadactl must not get the certificate by which it asks for rights, and the time after which it
+/// may. A token for one cluster is no reason: the user writes nothing that depends on the cluster.
+fn excess(seen: &Seen<'_>) -> Option<(String, Option<Duration>)> {
+    if let Token::Gone = seen.token {
+        return Some((TOKEN_GONE.to_owned(), None));
+    }
+    if seen.request.spec.expiration_seconds.is_none_or(|seconds| seconds > RBAC_GENERATOR_LIFE) {
+        let why = format!(
+            "spec.expirationSeconds is not {RBAC_GENERATOR_LIFE} or less, which webhook agentrequest.karmada.io sets"
+        );
+        return Some((why, None));
+    }
+    let why = format!(
+        "user {RBAC_GENERATOR} has all rights, which every holder of a bootstrap token would get; delete the \
+         ClusterRoleBinding by which it has them"
+    );
+    seen.administrator.then_some((why, Some(RIGHTS_AGAIN)))
+}
+
 /// Reason for which the token must not name this cluster.
 fn limit(token: Token<'_>, cluster: &str) -> Option<String> {
     let secret = match token {
         Token::None => return None,
-        Token::Gone => return Some("the bootstrap token of the requester does not exist any more".to_owned()),
+        Token::Gone => return Some(TOKEN_GONE.to_owned()),
         Token::Secret(secret) => secret,
     };
     let only = secret.data.as_ref()?.get(TOKEN_CLUSTER_NAME)?;
@@ -242,6 +278,7 @@ mod tests {
             cluster: None,
             lease: None,
             token: Token::Secret(&plain),
+            administrator: false,
         };
         let existing = Seen { cluster: Some(&pull), ..seen };
         let taken = |seconds: u64| format!("AgentNameTaken Some({seconds})");
@@ -309,12 +346,55 @@ mod tests {
             cluster: Some(&pull),
             lease: Some((&lease, Duration::ZERO)),
             token: Token::None,
+            administrator: false,
         };
         assert_eq!(decide(&seen), Verdict::Approve(RENEWED));
         assert_eq!(short(&decide(&Seen { may: false, ..seen })), "- Some(60)");
         assert_eq!(token_secret(&request), None);
         request.spec.username = Some("system:bootstrap:abcdef".to_owned());
         assert_eq!(token_secret(&request).as_deref(), Some("bootstrap-token-abcdef"));
+    }
+
+    #[test]
+    fn karmadactl_gets_a_short_certificate_without_power() {
+        let mut asks = request(&agent("rbac-generator"));
+        let of = |seconds: Option<i32>| {
+            asks.spec.expiration_seconds = seconds;
+            asks.clone()
+        };
+        let (unlimited, long, short_lived) = [None, Some(601), Some(600)].map(of).into();
+        let asked = AgentRequest::of(&short_lived).unwrap();
+        assert_eq!(asked.occasion, Occasion::Registrar);
+        let (pull, m1) = (cluster("Pull", false), bound("m1"));
+        let seen = Seen {
+            request: &short_lived,
+            asked: &asked,
+            may: true,
+            cluster: None,
+            lease: None,
+            token: Token::Secret(&m1),
+            administrator: false,
+        };
+        let approved = "Auto approving karmadactl certificate after SubjectAccessReview.";
+        let refused = "AgentNameRefused None";
+        for (name, seen, want) in [
+            ("by a token for one cluster", seen, approved),
+            ("of a user that is no token", Seen { token: Token::None, ..seen }, approved),
+            ("beside a Cluster of that name", Seen { cluster: Some(&pull), ..seen }, approved),
+            ("without the right", Seen { may: false, ..seen }, "- Some(60)"),
+            ("by a token that is gone", Seen { token: Token::Gone, ..seen }, refused),
+            ("for a second longer", Seen { request: &long, ..seen }, refused),
+            ("for as long as the signer likes", Seen { request: &unlimited, ..seen }, refused),
+            ("where it is an administrator", Seen { administrator: true, ..seen }, "AgentNameRefused Some(60)"),
+        ] {
+            assert_eq!(short(&decide(&seen)), want, "{name}");
+        }
+        let Verdict::Wait { why, .. } = decide(&Seen { request: &long, ..seen }) else { panic!() };
+        assert_eq!(
+            why,
+            "spec.expirationSeconds is not 600 or less, which webhook agentrequest.karmada.io sets: the request for user \
+             system:karmada:agent:rbac-generator stays pending"
+        );
     }
 
     #[test]

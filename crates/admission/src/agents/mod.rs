@@ -11,4 +11,4 @@ pub mod approval;
 pub mod request;
 pub mod rights;
 #[cfg(test)]
-mod testkit;
+pub(crate) mod testkit;

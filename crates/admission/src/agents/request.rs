@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ironclad_api::agents::{AGENT_GROUP, AGENT_SIGNER, cluster_of_agent};
+use ironclad_api::agents::{AGENT_GROUP, AGENT_SIGNER, AGENT_USER_PREFIX, RBAC_GENERATOR};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -26,12 +26,15 @@ pub enum Occasion {
     Renewal,
     /// Somebody else, usually the holder of a bootstrap token, asks for an agent's first certificate.
     First,
+    /// karmadactl asks for a certificate of [`RBAC_GENERATOR`], before it asks for the agent's first one.
+    Registrar,
 }
 
 /// A request for the certificate of a cluster's agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRequest {
-    /// Name of the cluster. It is a valid one; the Cluster need not exist.
+    /// Name of the cluster. It is a valid one; the Cluster need not exist. With [`Occasion::Registrar`] it is the end of
+    /// that user's name, and no cluster's.
     pub cluster: String,
     /// Occasion of the request.
     pub occasion: Occasion,
@@ -39,7 +42,7 @@ pub struct AgentRequest {
 
 impl AgentRequest {
     /// Recognises the request of an agent: signer, subject, usages, and no alternative names. `None` for all others,
-    /// also for those that cannot be parsed, and for the user that makes rights.
+    /// also for those that cannot be parsed.
     #[must_use]
     pub fn of(request: &CertificateSigningRequest) -> Option<Self> {
         let spec = &request.spec;
@@ -47,9 +50,14 @@ impl AgentRequest {
             return None;
         }
         let user = subject_of_agent(&spec.request.0)?;
-        let cluster = cluster_of_agent(&user).filter(|cluster| cluster_name_mistakes(cluster).is_empty())?;
-        let is_own = spec.username.as_deref() == Some(&*user);
-        let occasion = if is_own { Occasion::Renewal } else { Occasion::First };
+        let cluster = user.strip_prefix(AGENT_USER_PREFIX).filter(|name| cluster_name_mistakes(name).is_empty())?;
+        let occasion = if user == RBAC_GENERATOR {
+            Occasion::Registrar
+        } else if spec.username.as_deref() == Some(&*user) {
+            Occasion::Renewal
+        } else {
+            Occasion::First
+        };
         Some(Self { cluster: cluster.to_owned(), occasion })
     }
 
@@ -58,8 +66,9 @@ impl AgentRequest {
     pub fn access_review(&self, request: &CertificateSigningRequest) -> SubjectAccessReview {
         let subresource = match self.occasion {
             Occasion::Renewal => "selfclusteragent",
-            Occasion::First => "clusteragent",
+            Occasion::First | Occasion::Registrar => "clusteragent",
         };
+        let asked = request.spec.clone();
         let attributes = ResourceAttributes {
             group: Some("certificates.k8s.io".to_owned()),
             version: Some("*".to_owned()),
@@ -68,7 +77,6 @@ impl AgentRequest {
             subresource: Some(subresource.to_owned()),
             ..ResourceAttributes::default()
         };
-        let asked = request.spec.clone();
         let spec = SubjectAccessReviewSpec {
             user: asked.username,
             uid: asked.uid,
@@ -79,6 +87,27 @@ impl AgentRequest {
         };
         SubjectAccessReview { spec, ..SubjectAccessReview::default() }
     }
+}
+
+/// The question whether [`RBAC_GENERATOR`] may do everything, for the authorizer of the control plane. Karmada binds it
+/// so, and then no request for its certificate may be approved.
+#[must_use]
+pub fn administrator_review() -> SubjectAccessReview {
+    let all = || Some("*".to_owned());
+    let attributes = ResourceAttributes {
+        group: all(),
+        version: all(),
+        resource: all(),
+        verb: all(),
+        ..ResourceAttributes::default()
+    };
+    let spec = SubjectAccessReviewSpec {
+        user: Some(RBAC_GENERATOR.to_owned()),
+        groups: Some(vec![AGENT_GROUP.to_owned()]),
+        resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    };
+    SubjectAccessReview { spec, ..SubjectAccessReview::default() }
 }
 
 /// Returns true for `digital signature` and `client auth`, with or without `key encipherment`, which RSA keys have.
@@ -154,7 +183,7 @@ mod tests {
             ("no name", agent(""), None),
             ("a name that is none of clusters", agent("M_1"), None),
             ("a name of two labels", agent("a.b"), None),
-            ("the user that makes rights", agent("rbac-generator"), None),
+            ("karmadactl", agent("rbac-generator"), Some("rbac-generator")),
             ("another user", Subject { common_name: Some("alice".to_owned()), ..m1() }, None),
             ("no common name", Subject { common_name: None, ..m1() }, None),
             ("two organizations", organized(&["system:karmada:agents", "system:masters"]), None),

@@ -4,20 +4,24 @@
 use std::time::Duration;
 
 use ironclad_api::{
-    agents::agent_rights,
+    agents::{agent_rights, may_have_agent},
     cluster::{Cluster, SyncMode},
     labels, names, namespaces,
 };
+use ironclad_patch::text_at;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::{Map, Value, json};
 
 use super::request::{AgentRequest, Occasion, approved_at};
+use crate::kinds::quota::cluster_name_mistakes;
 
 /// Time from the approval of an agent's first certificate in which its Cluster has to be made; later its rights end.
 const FIRST_USE: Duration = Duration::from_secs(3600);
 
 const CLUSTER: &str = "Cluster";
+/// Label that API servers give Namespaces.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 const PREFIX: &str = "system:karmada:";
 const SUFFIXES: [&str; 3] = [":agent", ":agent-secret", ":agent-work"];
 
@@ -57,7 +61,7 @@ pub fn decide(name: &str, cluster: Option<&Cluster>, approved: &[Timestamp], now
     if cluster.metadata.deletion_timestamp.is_some() {
         return Due::AsTheyAre;
     }
-    if cluster.spec.sync_mode != SyncMode::Pull {
+    if cluster.spec.sync_mode != SyncMode::Pull || !may_have_agent(name) {
         // It may have had an agent before.
         return Due::Removed(agent_rights(name));
     }
@@ -141,6 +145,37 @@ pub fn cluster_of_rights(name: &str) -> Option<&str> {
     (!cluster.is_empty() && !cluster.contains(':')).then_some(cluster)
 }
 
+/// Returns true if the role or binding is one of those of some cluster's agent.
+#[must_use]
+pub fn are_of_an_agent(kind: &str, namespace: &str, name: &str) -> bool {
+    let Some(cluster) = cluster_of_rights(name).filter(|name| is_of_an_agent(name)) else { return false };
+    let has = |object: &Value, pointer: &str, want: &str| text_at(object, pointer) == want;
+    agent_rights(cluster).iter().any(|object| {
+        has(object, "/kind", kind)
+            && has(object, "/metadata/namespace", namespace)
+            && has(object, "/metadata/name", name)
+    })
+}
+
+/// Returns true if the Namespace is one that is made for some cluster's agent, with these labels and nothing else.
+#[must_use]
+pub fn is_made_for_an_agent(object: &Value) -> bool {
+    let name = text_at(object, "/metadata/name");
+    let cluster = names::cluster_of_execution_namespace(name);
+    let of_an_agent = name == namespaces::CLUSTER || cluster.is_ok_and(is_of_an_agent);
+    let labels = json!({labels::SYSTEM: labels::TRUE});
+    // The API server itself adds a label with the name.
+    let of_others = object["metadata"]["labels"].as_object().into_iter().flatten();
+    let given: Map<String, Value> =
+        of_others.filter(|(key, _)| *key != NAME_LABEL).map(|(key, value)| (key.clone(), value.clone())).collect();
+    let more = ["annotations", "finalizers", "ownerReferences"];
+    of_an_agent && Value::Object(given) == labels && more.iter().all(|field| object["metadata"][*field].is_null())
+}
+
+fn is_of_an_agent(cluster: &str) -> bool {
+    cluster_name_mistakes(cluster).is_empty() && may_have_agent(cluster)
+}
+
 /// Returns true if a change of a Cluster may change which rights its agent has to have.
 #[must_use]
 pub fn is_woken_by(old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
@@ -191,6 +226,11 @@ mod tests {
         ] {
             assert_eq!(short(&decide("m1", cluster, approved, at(5000))), want, "{name}");
         }
+        assert_eq!(
+            short(&decide("rbac-generator", Some(&pull), &[], at(5000))),
+            "6 removed",
+            "an identity of karmadactl"
+        );
     }
 
     #[test]

@@ -10,15 +10,15 @@ use k8s_openapi::{
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
 /// Subject and alternative names of a request.
-pub(super) struct Subject {
-    pub(super) common_name: Option<String>,
-    pub(super) organizations: Vec<&'static str>,
-    pub(super) dns_name: Option<&'static str>,
-    pub(super) address: bool,
+pub(crate) struct Subject {
+    pub(crate) common_name: Option<String>,
+    pub(crate) organizations: Vec<&'static str>,
+    pub(crate) dns_name: Option<&'static str>,
+    pub(crate) address: bool,
 }
 
 /// The subject of a cluster's agent.
-pub(super) fn agent(cluster: &str) -> Subject {
+pub(crate) fn agent(cluster: &str) -> Subject {
     Subject {
         common_name: Some(format!("system:karmada:agent:{cluster}")),
         organizations: vec!["system:karmada:agents"],
@@ -33,7 +33,7 @@ fn organization() -> DnType {
 }
 
 /// A request that the holder of a bootstrap token makes.
-pub(super) fn request(subject: &Subject) -> CertificateSigningRequest {
+pub(crate) fn request(subject: &Subject) -> CertificateSigningRequest {
     let mut name = DistinguishedName::new();
     for (i, text) in subject.organizations.iter().enumerate() {
         name.push(if i == 0 { DnType::OrganizationName } else { organization() }, *text);
@@ -63,6 +63,6 @@ pub(super) fn request(subject: &Subject) -> CertificateSigningRequest {
 }
 
 /// Seconds since the epoch.
-pub(super) fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }

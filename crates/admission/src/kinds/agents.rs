@@ -13,12 +13,12 @@ const PULL: &str = "Pull";
 /// Type of Secrets that the control plane fills with a token of a service account of its own.
 const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
-/// The cluster whose agent writes. Webhooks for agents match no other users.
+/// The cluster whose agent writes. `None` for the user of karmadactl, whose writes have a webhook of their own.
 fn cluster<'a>(cx: &Cx<'a>) -> Option<&'a str> {
     cluster_of_agent(cx.request.user)
 }
 
-fn refused(request: &Request<'_>, may: &str) -> Denial {
+pub(super) fn refused(request: &Request<'_>, may: &str) -> Denial {
     let verb = match request.operation {
         Operation::Create => "create",
         Operation::Update => "update",

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use ironclad_api::{
     Quantity,
     addresses::is_never_a_server,
-    cluster::{Cluster, ClusterSpec, ResourceModel, ResourceModelRange},
+    agents::may_have_agent,
+    cluster::{Cluster, ClusterSpec, ResourceModel, ResourceModelRange, SyncMode},
     quantity::Amount,
 };
 use ironclad_failover::taints;
@@ -122,6 +123,13 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     for mistake in quota::cluster_name_mistakes(name) {
         out.invalid("metadata.name", name, &mistake);
+    }
+    if cluster.spec.sync_mode == SyncMode::Pull && !may_have_agent(name) {
+        out.invalid(
+            "metadata.name",
+            name,
+            "its agent would be an identity of karmadactl; in Pull mode it needs another name",
+        );
     }
     let (spec, path) = (&cluster.spec, Path::new("spec"));
     if !spec.api_endpoint.is_empty() {

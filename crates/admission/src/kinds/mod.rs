@@ -18,6 +18,7 @@ pub(crate) mod priority;
 pub(crate) mod propagation;
 pub(crate) mod protection;
 pub(crate) mod quota;
+pub(crate) mod registrar;
 pub(crate) mod remedy;
 pub(crate) mod service;
 pub(crate) mod taint_policy;

@@ -1,8 +1,10 @@
 //! Limits of agents (specification/admission.md 7.1).
 
+use ironclad_api::agents::agent_rights;
 use serde_json::{Value, json};
 
 use super::{Write, with, with_spec};
+use crate::agents::testkit::{agent, request};
 
 const AGENT: &str = "system:karmada:agent:m1";
 const CLUSTERS: (&str, &str, &str) = ("cluster.karmada.io", "clusters", "Cluster");
@@ -151,9 +153,135 @@ fn fields_that_agents_do_not_choose() {
 }
 
 #[test]
-fn the_user_that_makes_rights_is_no_agent() {
+fn others_are_no_agents() {
     let write = Write::create("", "secrets", object(SECRETS, "default", "s"));
-    for user in ["system:karmada:agent:rbac-generator", "system:karmada:agent:", "system:karmada:agents", "alice"] {
+    for user in ["system:karmada:agent:", "system:karmada:agents", "alice"] {
         assert_eq!(Write { user, ..write.clone() }.refusal(), "", "{user}");
     }
+}
+
+const REGISTRAR: &str = "system:karmada:agent:rbac-generator";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn plural(kind: &str) -> &'static str {
+    match kind {
+        "ClusterRole" => "clusterroles",
+        "ClusterRoleBinding" => "clusterrolebindings",
+        "Role" => "roles",
+        _ => "rolebindings",
+    }
+}
+
+/// The answer to a create of a role or binding by karmadactl.
+fn made(kind: &'static str, namespace: &str, name: &str) -> (u16, &'static str, String) {
+    let right = object((RBAC, plural(kind), kind), namespace, name);
+    let write = Write { user: REGISTRAR, ..Write::create(RBAC, plural(kind), right) };
+    let denial = write.with_request(|request| crate::mutate(request, &write.lookups, &write.config)).unwrap_err();
+    assert_eq!(denial.webhook, "agentrights.karmada.io");
+    (denial.code, denial.reason, denial.message)
+}
+
+#[test]
+fn karmadactl_makes_no_rights() {
+    for right in agent_rights("m1") {
+        let text = |pointer: &str| right.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let kind = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+        let kind = kind.into_iter().find(|kind| *kind == text("/kind")).unwrap();
+        let (code, reason, message) = made(kind, text("/metadata/namespace"), text("/metadata/name"));
+        assert_eq!((code, reason), (409, "AlreadyExists"), "{message}");
+        assert!(message.ends_with("the control plane makes the rights of agents itself"), "{message}");
+    }
+    for (kind, namespace, name) in [
+        ("ClusterRoleBinding", "", "cluster-admin"),
+        ("ClusterRole", "", "system:karmada:rbac-generator:agent"),
+        ("ClusterRole", "", "system:karmada:A_1:agent"),
+        ("ClusterRole", "", "system:karmada:m1:agent-secret"),
+        ("Role", "kube-system", "system:karmada:m1:agent-secret"),
+        ("Role", "karmada-es-m2", "system:karmada:m1:agent-work"),
+        ("Role", "karmada-es-m1", "system:karmada:m1:agent"),
+    ] {
+        let (code, reason, message) = made(kind, namespace, name);
+        assert_eq!((code, reason), (403, "Forbidden"), "{message}");
+        assert!(message.contains("karmadactl names only rights of an agent"), "{message}");
+    }
+    let right = object((RBAC, "clusterroles", "ClusterRole"), "", "system:karmada:m1:agent");
+    for user in [AGENT, "alice"] {
+        let write = Write { user, ..Write::create(RBAC, "clusterroles", right.clone()) };
+        assert_eq!(write.mutated(), right, "{user}");
+    }
+}
+
+#[test]
+fn karmadactl_writes_only_namespaces_of_agents() {
+    let namespace = |name: &str, metadata: Value| {
+        let kind = ("", "namespaces", "Namespace");
+        let label = json!({"metadata": {"labels": {"karmada.io/system": "true"}}});
+        with(&with(&object(kind, "", name), &label), &json!({ "metadata": metadata }))
+    };
+    let csr = |name: &str| {
+        let mut request = serde_json::to_value(request(&agent(name))).unwrap();
+        request["kind"] = "CertificateSigningRequest".into();
+        Write::delete("certificates.k8s.io", "certificatesigningrequests", request)
+    };
+    let create = |name: &str, metadata: Value| Write::create("", "namespaces", namespace(name, metadata));
+    let named = json!({"labels": {"kubernetes.io/metadata.name": "karmada-es-m1"}});
+    let [_, update, delete] = writes(("", "namespaces", "Namespace"), &namespace("karmada-es-m1", json!({})));
+    let right = object((RBAC, "roles", "Role"), "karmada-es-m1", "system:karmada:m1:agent-work");
+    for (name, write, may) in [
+        ("that of all clusters", create("karmada-cluster", json!({})), true),
+        ("that of a cluster", create("karmada-es-m1", json!({})), true),
+        ("as an API server completes it", create("karmada-es-m1", named), true),
+        ("without label", create("karmada-es-m1", json!({"labels": null})), false),
+        ("another label", create("karmada-es-m1", json!({"labels": {"a": "b"}})), false),
+        ("an annotation", create("karmada-es-m1", json!({"annotations": {"a": "b"}})), false),
+        ("an owner", create("karmada-es-m1", json!({"ownerReferences": [{"name": "x"}]})), false),
+        ("a reserved name", create("karmada-es-rbac-generator", json!({})), false),
+        ("a name that is none of clusters", create("karmada-es-a.b", json!({})), false),
+        ("any namespace", create("shop", json!({})), false),
+        ("a name that is drawn", create("", json!({"generateName": "karmada-es-"})), false),
+        ("a change", update, false),
+        ("a deletion", delete, false),
+        ("its own request", csr("rbac-generator"), true),
+        ("the request of an agent", csr("m1"), false),
+        ("a deletion of rights", Write::delete(RBAC, "roles", right.clone()), false),
+        ("a change of rights", Write::update(RBAC, "roles", right.clone(), right), false),
+        ("a Cluster", Write::create("cluster.karmada.io", "clusters", cluster("rbac-generator")), false),
+        ("a Secret", Write::create("", "secrets", object(SECRETS, "karmada-cluster", "rbac-generator")), false),
+        ("a Deployment", Write::create("apps", "deployments", object(("", "", "Deployment"), "default", "d")), false),
+    ] {
+        let denial = Write { user: REGISTRAR, ..write }.validated().denial;
+        let by = denial.as_ref().map(|denial| denial.webhook);
+        assert_eq!(by, (!may).then_some("agentregistrar.karmada.io"), "{name}: {denial:?}");
+    }
+}
+
+#[test]
+fn karmadactl_gets_no_long_certificate() {
+    let asked = |name: &str, seconds: Value, user: &'static str| {
+        let mut request = serde_json::to_value(request(&agent(name))).unwrap();
+        request["spec"]["expirationSeconds"] = seconds;
+        let write = Write::create("certificates.k8s.io", "certificatesigningrequests", request);
+        Write { user, ..write }.mutated()["spec"]["expirationSeconds"].clone()
+    };
+    let token = "system:bootstrap:abcdef";
+    for (name, cluster, seconds, user, want) in [
+        ("a year", "rbac-generator", json!(31_536_000), token, json!(600)),
+        ("a second longer", "rbac-generator", json!(601), token, json!(600)),
+        ("as long as the signer likes", "rbac-generator", Value::Null, token, json!(600)),
+        ("short", "rbac-generator", json!(600), token, json!(600)),
+        ("too short, which an API server refuses", "rbac-generator", json!(10), token, json!(10)),
+        ("an agent", "m1", json!(31_536_000), token, json!(31_536_000)),
+        ("of another user", "rbac-generator", json!(601), "alice", json!(601)),
+    ] {
+        assert_eq!(asked(cluster, seconds, user), want, "{name}");
+    }
+}
+
+#[test]
+fn a_cluster_with_the_name_of_karmadactls_user_has_no_agent() {
+    let (group, resource, _) = CLUSTERS;
+    let refusal = Write::create(group, resource, cluster("rbac-generator")).refusal();
+    assert!(refusal.starts_with("metadata.name: Invalid value: \"rbac-generator\""), "{refusal}");
+    let push = with_spec(&cluster("rbac-generator"), &json!({"syncMode": "Push"}));
+    assert_eq!(Write::create(group, resource, push).refusal(), "");
 }

@@ -223,7 +223,10 @@ fn the_table_is_that_of_the_reference() {
         let want = scope.split_once("label `").and_then(|(_, rest)| rest.split('`').next());
         // The specification names the label of horizontal autoscalers in another section.
         assert_eq!(label.filter(|_| resource != "horizontalpodautoscalers"), want, "{path}");
-        assert_eq!(webhook.only_agents, scope.contains("only agents"), "{path}");
+        let only = scope
+            .split_once("only ")
+            .map(|(_, rest)| format!("only-{}", rest.split(',').next().unwrap().replace(' ', "-")));
+        assert_eq!(webhook.users.condition().map(|(name, _)| name.to_owned()), only, "{path}");
         let own = table.cell(row, "Own").replace('*', "");
         let want = match own.split(' ').next() {
             Some("no") => OwnWrites::Reviewed,

@@ -36,13 +36,10 @@ pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<
     let hooks = kinds::hooks(&cx.resource);
     lifecycle::create(cx, value)?;
     (hooks.admit_create)(cx, value)?;
-    (hooks.check_escalation)(cx, None, value)?;
     mutate(cx, Operation::Create, None, value, dry_run)?;
     let write = Write { operation: Operation::Create, old: None, dry_run, subresource_kind: None };
-    if mutate_as_configured(cx, &write, Some(value)).await? {
-        (hooks.check_escalation)(cx, None, value)?;
-    }
-    Ok(())
+    mutate_as_configured(cx, &write, Some(value)).await?;
+    (hooks.check_escalation)(cx, None, value)
 }
 
 /// Admits a changed object before its defaults: true if a policy or a webhook changed it.

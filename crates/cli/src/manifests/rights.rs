@@ -41,7 +41,7 @@ const RIGHTS: [Right; 10] = [
         ],
         &["create", "delete"],
     ),
-    // Agents: they request certificates, which are approved by who may.
+    // Agents: they request certificates, which are approved by who may; karmadactl deletes its request.
     (
         &["certificates.k8s.io"],
         &[
@@ -50,7 +50,7 @@ const RIGHTS: [Right; 10] = [
             "certificatesigningrequests/selfclusteragent",
             "signers",
         ],
-        &["approve", "create"],
+        &["approve", "create", "delete"],
     ),
     (&[RBAC], &["clusterrolebindings", "clusterroles", "rolebindings", "roles"], &["create", "delete"]),
     // Users of what is served here.

@@ -16,6 +16,8 @@ pub(crate) mod ownership;
 pub mod pins;
 mod renewal;
 
+use ironclad_api::agents::may_have_agent;
+
 use crate::join;
 
 pub use certificate::{
@@ -26,9 +28,6 @@ pub use discovery::{address, authority};
 pub use member::{install, rolled_out};
 pub use objects::{ACCOUNT, AGENT, Agent, Names, SECRET, objects};
 pub use renewal::life;
-
-/// Name that no cluster may have: with it, an agent would be the user that makes rights.
-const RESERVED: &str = "rbac-generator";
 
 /// Error of a registration.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +43,7 @@ pub enum RegisterError {
     },
     /// The name is reserved.
     #[error(
-        "cluster name {RESERVED:?} can't be used\n  because it is the name of an identity of karmadactl\n  try: another name"
+        "cluster name \"rbac-generator\" can't be used\n  because it is the name of an identity of karmadactl\n  try: another name"
     )]
     Reserved,
     /// No hash was given.
@@ -256,7 +255,7 @@ impl RegisterError {
 /// If it is one of them.
 pub fn refuse_name(cluster: &str) -> anyhow::Result<()> {
     join::check_name(cluster)?;
-    if cluster == RESERVED {
+    if !may_have_agent(cluster) {
         return Err(RegisterError::Reserved.into());
     }
     Ok(())

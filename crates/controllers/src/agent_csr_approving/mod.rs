@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_admission::agents::{
     approval::{self, Seen, Token, Told, Verdict, decide, token_secret},
-    request::{AgentRequest, is_pending},
+    request::{AgentRequest, Occasion, administrator_review, is_pending},
 };
 use ironclad_api::{
     cluster::Cluster,
@@ -79,7 +79,8 @@ impl Reconciler for AgentCsrApproving {
             self.told.lock().news(&key.name, None);
             return Ok(Next::Forget);
         };
-        let (may, token) = (self.may(&request, &asked).await?, self.token(&request).await?);
+        let (may, token) = (self.allowed(&asked.access_review(&request)).await?, self.token(&request).await?);
+        let administrator = asked.occasion == Occasion::Registrar && self.allowed(&administrator_review()).await?;
         let (cluster, lease) = (self.clusters.get("", &asked.cluster), self.lease(&asked.cluster));
         let seen = Seen {
             request: &request,
@@ -92,6 +93,7 @@ impl Reconciler for AgentCsrApproving {
                 Some(None) => Token::Gone,
                 Some(Some(secret)) => Token::Secret(secret),
             },
+            administrator,
         };
         match decide(&seen) {
             Verdict::Approve(message) => {
@@ -111,9 +113,9 @@ impl Reconciler for AgentCsrApproving {
 
 impl AgentCsrApproving {
     /// Asks the authorizer of the control plane.
-    async fn may(&self, request: &CertificateSigningRequest, asked: &AgentRequest) -> Result<bool, Failure> {
+    async fn allowed(&self, review: &SubjectAccessReview) -> Result<bool, Failure> {
         let api: Api<SubjectAccessReview> = Api::all(self.plane.clone());
-        let answer = api.create(&PostParams::default(), &asked.access_review(request)).await?;
+        let answer = api.create(&PostParams::default(), review).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 

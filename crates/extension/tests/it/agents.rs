@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use ironclad_admission::Config;
-use ironclad_api::agents::{AGENT_GROUP, agent_rights, agent_user, bootstrap_rights, cluster_info, tunnel_path};
+use ironclad_api::agents::{
+    AGENT_GROUP, RBAC_GENERATOR, agent_rights, agent_user, bootstrap_rights, cluster_info, tunnel_path,
+};
 use ironclad_apiserver::{Identity, MASTERS};
 use ironclad_extension::agents::{ClusterInfo, Published, install_rights, publish};
 use ironclad_runtime::{Failure, Traffic, in_process_client};
@@ -244,4 +246,73 @@ async fn an_agent_reads_and_writes_nothing_of_another_member() {
     assert_eq!(answer.status().as_u16(), 403, "impersonation");
     let read = plane.get(&format!("{CLUSTERS}/m2")).await;
     assert_eq!(read["metadata"]["labels"], Value::Null, "nothing was written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn karmadactl_registers_members_without_any_power() {
+    let plane = members().await;
+    install_rights(&plane.client).await.unwrap();
+    let registrar = plane.of(Identity::user(RBAC_GENERATOR, &[AGENT_GROUP]));
+    let namespace =
+        |name: &str| json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"}}, "spec": {}});
+    let spaces = "/api/v1/namespaces";
+    let csr = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let (nothing, empty) = (Value::Null, json!({}));
+    let binding = |name: &str, role: &str| {
+        let rbac = "rbac.authorization.k8s.io";
+        json!({"metadata": {"name": name}, "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": RBAC_GENERATOR}]})
+    };
+    let role = |name: &str| json!({"metadata": {"name": name}, "rules": []});
+    let answers = async |requests: &[(&str, String, &Value, u16)]| {
+        for (method, path, body, want) in requests {
+            let content = if *method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+            let (code, _, answer) = send(&registrar, method, path, content, body).await;
+            assert_eq!(code, *want, "{method} {path} {body}: {answer}");
+        }
+    };
+    // What it does, for a new name and for one whose agent runs.
+    for name in ["m3", "m1"] {
+        let rights = agent_rights(name);
+        let path = |right: &Value| {
+            let within = right["metadata"]["namespace"].as_str().map(|namespace| format!("namespaces/{namespace}/"));
+            format!("{RBAC}/{}{}s", within.unwrap_or_default(), right["kind"].as_str().unwrap().to_lowercase())
+        };
+        let (shared, own) = (namespace("karmada-cluster"), namespace(&format!("karmada-es-{name}")));
+        let is_there = name == "m1";
+        let mut all = vec![
+            ("GET", format!("{CLUSTERS}/{name}"), &nothing, if is_there { 200 } else { 404 }),
+            ("POST", spaces.to_owned(), &shared, 409),
+            ("POST", spaces.to_owned(), &own, if is_there { 409 } else { 201 }),
+        ];
+        all.extend(rights.iter().map(|right| ("POST", path(right), right, 409)));
+        answers(&all).await;
+    }
+    assert_eq!(plane.get(&format!("{RBAC}/clusterroles/system:karmada:m3:agent")).await["code"], 404);
+    // And what it may not.
+    answers(&[
+        ("POST", format!("{RBAC}/clusterrolebindings"), &binding("mine", "cluster-admin"), 403),
+        ("POST", format!("{RBAC}/clusterrolebindings"), &binding("mine", "system:karmada:agent-rbac-generator"), 403),
+        ("POST", format!("{RBAC}/clusterroles"), &role("mine"), 403),
+        ("POST", format!("{RBAC}/namespaces/kube-system/roles"), &role("system:karmada:m1:agent-secret"), 403),
+        ("PUT", format!("{RBAC}/clusterroles/system:karmada:m1:agent"), &role("system:karmada:m1:agent"), 403),
+        ("PATCH", format!("{RBAC}/clusterroles/system:karmada:m1:agent"), &json!({"rules": []}), 403),
+        ("DELETE", format!("{RBAC}/clusterroles/system:karmada:m1:agent"), &nothing, 403),
+        ("DELETE", format!("{RBAC}/clusterrolebindings/system:karmada:m1:agent"), &nothing, 403),
+        ("DELETE", format!("{RBAC}/namespaces/karmada-es-m1/roles/system:karmada:m1:agent-work"), &nothing, 403),
+        ("GET", format!("{RBAC}/clusterroles"), &nothing, 403),
+        ("POST", spaces.to_owned(), &namespace("shop"), 403),
+        ("DELETE", format!("{spaces}/karmada-es-m1"), &nothing, 403),
+        ("GET", CLUSTERS.to_owned(), &nothing, 403),
+        ("PATCH", format!("{CLUSTERS}/m1"), &empty, 403),
+        ("GET", SECRETS.to_owned(), &nothing, 403),
+        ("GET", format!("{SECRETS}/m1"), &nothing, 403),
+        ("POST", SECRETS.to_owned(), &json!({"metadata": {"name": "m1"}}), 403),
+        ("GET", works("karmada-es-m1"), &nothing, 403),
+        ("POST", csr.to_owned(), &empty, 403),
+        ("GET", tunnel_path("m1"), &nothing, 403),
+    ])
+    .await;
+    let read = plane.get(&format!("{RBAC}/clusterroles/system:karmada:m1:agent")).await;
+    assert_eq!(read["rules"], agent_rights("m1")[0]["rules"]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
-    agents::{AGENT_GROUP, BOOTSTRAP_GROUP, agent_rights, agent_user, bootstrap_rights},
+    agents::{AGENT_GROUP, BOOTSTRAP_GROUP, RBAC_GENERATOR, agent_rights, agent_user, bootstrap_rights},
     cluster::Cluster,
 };
 use ironclad_apiserver::Identity;
@@ -60,7 +60,7 @@ async fn ask(client: &Client, name: &str, cluster: &str) -> anyhow::Result<()> {
     let object = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
         "spec": {"request": request, "signerName": "kubernetes.io/kube-apiserver-client",
-            "usages": ["digital signature", "client auth"]},
+            "expirationSeconds": 31_536_000, "usages": ["digital signature", "client auth"]},
     });
     create(client, &object).await
 }
@@ -129,7 +129,6 @@ async fn agents_get_their_identity_and_keep_to_it() -> anyhow::Result<()> {
     world.until("refused", async || Ok(events(&admin, "AgentNameRefused").await? == ["bound"])).await?;
     ask(&any, "taken", "member1").await?;
     world.until("taken", async || Ok(events(&admin, "AgentNameTaken").await? == ["member1"])).await?;
-    ask(&any, "generator", "rbac-generator").await?;
 
     // The agent makes its Cluster, and no other.
     let refusal = create(&agent, &cluster("m2")).await.err().context("a foreign Cluster")?.to_string();
@@ -192,8 +191,51 @@ async fn agents_get_their_identity_and_keep_to_it() -> anyhow::Result<()> {
     world.until("removed", async || Ok(rights(&admin, "m1").await?.is_empty())).await?;
     world.pass(Duration::from_secs(60)).await?;
     ensure!(rights(&admin, "m1").await?.is_empty(), "they came back");
+
+    // As karmadactl registers it: with a user of its own it "makes" the rights, asks for the certificate, and may clean
+    // up after a failure. The rights are there when the certificate is.
+    ask(&bound, "agent-rbac-generator-m9abcde", "rbac-generator").await?;
+    let asked = "agent-rbac-generator-m9abcde";
+    world.until("karmadactl's approved", async || Ok(approval(&admin, asked).await?.is_some())).await?;
+    let requests: Api<CertificateSigningRequest> = Api::all(admin.clone());
+    ensure!(requests.get(asked).await?.spec.expiration_seconds == Some(600), "a long life");
+    let registrar = world.client_of(Identity::user(RBAC_GENERATOR, &[AGENT_GROUP]));
+    ensure!(Api::<Cluster>::all(registrar.clone()).get_opt("m9").await?.is_none(), "there is no m9");
+    let space = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"karmada.io/system": "true"}}})
+    };
+    for object in [space("karmada-cluster"), space("karmada-es-m9")].into_iter().chain(agent_rights("m9")) {
+        match create(&registrar, &object).await.map_err(anyhow::Error::downcast::<kube::Error>) {
+            Ok(()) => ensure!(object["kind"] == "Namespace", "it made {object}"),
+            Err(Ok(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
+            Err(other) => anyhow::bail!("{object}: {other:?}"),
+        }
+    }
+    Api::<CertificateSigningRequest>::all(registrar.clone()).delete(asked, &DeleteParams::default()).await?;
+    ensure!(rights(&admin, "m9").await?.is_empty(), "it made rights");
+    ask(&bound, "m9-abcde", "m9").await?;
+    world.until("m9 approved", async || Ok(approval(&admin, "m9-abcde").await?.is_some())).await?;
+    world.until("rights of m9", async || Ok(rights(&admin, "m9").await?.len() == 6)).await?;
+    for object in agent_rights("m9") {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let refused = api_of(&registrar, &object).delete(name, &DeleteParams::default()).await;
+        ensure!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403), "it deleted {name}");
+    }
+    // Where it is an administrator, as with Karmada, it gets no certificate.
+    let rbac = "rbac.authorization.k8s.io";
+    let power = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "of-karmada"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": RBAC_GENERATOR}],
+    });
+    create(&admin, &power).await?;
+    ask(&any, "powerful", "rbac-generator").await?;
+    let refused = async || Ok(events(&admin, "AgentNameRefused").await?.contains(&"powerful".to_owned()));
+    world.until("too much power", refused).await?;
     world.until_quiet().await?;
-    for name in ["bound", "taken", "generator"] {
+    ensure!(approval(&admin, "powerful").await?.is_none(), "powerful");
+    for name in ["bound", "taken"] {
         ensure!(approval(&admin, name).await?.is_none(), "{name}");
     }
     Ok(())

@@ -110,7 +110,7 @@ pub fn agent_rights(cluster: &str) -> Vec<Value> {
     let (impersonator, election) = (format!("{cluster}-impersonator"), format!("karmada-agent-{cluster}"));
     let (clusters, works) = ("cluster.karmada.io", "work.karmada.io");
     let read = ["get", "list", "watch"];
-    let everywhere = format!("system:karmada:{cluster}:agent");
+    let (everywhere, space) = (format!("system:karmada:{cluster}:agent"), names::execution_namespace(cluster));
     let cluster_rules = json!([
         named(rule(clusters, &["clusters"], &["get", "patch", "update"]), &[cluster]),
         rule(clusters, &["clusters"], &["create", "list", "watch"]),
@@ -122,7 +122,7 @@ pub fn agent_rights(cluster: &str) -> Vec<Value> {
             &read,
         ),
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"]),
-        rule("", &["namespaces"], &["get"]),
+        named(rule("", &["namespaces"], &["get"]), &[namespaces::KUBE_SYSTEM, namespaces::CLUSTER, &space]),
         named(rule("coordination.k8s.io", &["leases"], &["get", "update"]), &[cluster, &election]),
         rule("coordination.k8s.io", &["leases"], &["create"]),
         rule("certificates.k8s.io", &["certificatesigningrequests"], &["get", "create"]),
@@ -141,7 +141,6 @@ pub fn agent_rights(cluster: &str) -> Vec<Value> {
     ]);
     let role = |kind: &str, metadata: Value, rules: Value| json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules});
     let subject = ("User", user.as_str());
-    let space = names::execution_namespace(cluster);
     vec![
         role("ClusterRole", labelled(&everywhere, None, label), cluster_rules),
         binding("ClusterRoleBinding", labelled(&everywhere, None, label), ("ClusterRole", &everywhere), subject),

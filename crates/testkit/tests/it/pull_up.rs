@@ -223,6 +223,7 @@ async fn a_member_is_registered_and_reached_through_its_agent() -> anyhow::Resul
         &["get", "secrets", "-n", "kube-system"][..],
         &["get", "works", "-n", "karmada-es-other"],
         &["create", "namespace", "x"],
+        &["get", "namespace", "default"],
     ] {
         let refused = as_agent.run(words.iter().copied()).await.err().context("an agent may not do that")?;
         ensure!(format!("{refused:#}").contains("forbidden"), "{words:?}: {refused:#}");

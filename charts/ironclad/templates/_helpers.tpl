@@ -85,6 +85,7 @@ ironclad:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{- end }}
 {{- if .dashboard.hosts }}
 {{- $words = concat $words (list (printf "--dashboard-bind-address=0.0.0.0:%d" (int .dashboard.port)) (printf "--dashboard-host=%s" (join "," .dashboard.hosts))) }}
+{{- if .dashboard.write }}{{ $words = append $words "--dashboard-write" }}{{ end }}
 {{- end }}
 {{- end }}
 {{- else if eq .Values.mode "agent" }}

@@ -137,11 +137,14 @@ enum Scope {
 
 /// Arguments, divided into ours and those of kubectl.
 #[derive(Debug, Default)]
-struct Divided {
-    clusters: Vec<String>,
-    operation_scope: Option<String>,
-    plane: Plane,
-    kubectl: Vec<OsString>,
+pub(crate) struct Divided {
+    /// Members that are named.
+    pub(crate) clusters: Vec<String>,
+    pub(crate) operation_scope: Option<String>,
+    /// The control plane, and who acts.
+    pub(crate) plane: Plane,
+    /// Arguments of kubectl behind its verb.
+    pub(crate) kubectl: Vec<OsString>,
 }
 
 /// Flags with a value that are ours: kubectl gets them in its kubeconfig.
@@ -151,7 +154,8 @@ const OURS: [&str; 16] = [
 ];
 
 impl Divided {
-    fn of(arguments: &[OsString]) -> Result<Self, Misused> {
+    /// Takes our flags out of arguments.
+    pub(crate) fn of(arguments: &[OsString]) -> Result<Self, Misused> {
         let mut divided = Self::default();
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
@@ -215,7 +219,14 @@ impl Divided {
 /// If flags contradict each other, a cluster does not exist, or there is no kubectl.
 pub async fn run(verb: &Verb) -> anyhow::Result<()> {
     let (verb, arguments) = verb.parts();
-    let divided = Divided::of(&arguments.arguments)?;
+    divided(verb, &Divided::of(&arguments.arguments)?).await
+}
+
+/// Runs a verb of kubectl with arguments that were divided.
+///
+/// # Errors
+/// Those of [`run`].
+pub(crate) async fn divided(verb: &str, divided: &Divided) -> anyhow::Result<()> {
     let scope = divided.scope(verb)?;
     let plane = &divided.plane;
     let Scope::Members(names) = scope else {

@@ -51,6 +51,7 @@ pub mod rebalance;
 pub mod register;
 pub mod report;
 pub mod resource;
+pub mod rollout;
 pub mod sim;
 pub mod switches;
 pub mod taint;

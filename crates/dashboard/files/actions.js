@@ -2,7 +2,7 @@
 // @ts-check
 import { h, patch } from './dom.js';
 import { failure } from './parts.js';
-import { session } from './session.js';
+import { identify, session } from './session.js';
 
 /** @typedef {{title: string, action: string, body?: Record<string, string>}} Act */
 
@@ -21,6 +21,7 @@ export function actions(acts) {
  */
 async function send(act, dryRun) {
   try {
+    if (dryRun) await identify();
     const response = await fetch(`/do/${act.action}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-ironclad-csrf': session.csrf ?? '' },

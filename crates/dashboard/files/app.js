@@ -13,7 +13,7 @@ import { plan } from './plan.js';
 import { policies } from './policies.js';
 import { quotas } from './quotas.js';
 import { scheduling } from './scheduling.js';
-import { session } from './session.js';
+import { identify, session } from './session.js';
 import { services } from './services.js';
 import { system } from './system.js';
 import { workload } from './workload.js';
@@ -218,15 +218,14 @@ function second() {
   patch(clock, live && state.changed ? [`live, changed ${span(Date.now() - state.changed)} ago`] : []);
 }
 
-/** Asks who has the session. Where users log in, a browser without one is sent to the page for that. */
-async function identify() {
-  const response = await fetch('/session', { headers: { accept: 'application/json' } });
+/** Shows who has the session. Where users log in, a browser without one is sent to the page for that. */
+async function greet() {
+  const response = await identify();
   if (response.status === 401 && response.headers.has('www-authenticate')) {
     sessionStorage.setItem(BACK, location.pathname + location.search);
     location.assign(LOGIN);
   }
   if (!response.ok) return;
-  Object.assign(session, await response.json());
   draw();
   if (!session.login) return;
   const leave = async () => {
@@ -264,4 +263,4 @@ setInterval(second, 1000);
 listen(go);
 document.getElementById('clock')?.after(Object.assign(document.createElement('button'), { textContent: 'Keys', onclick: help }));
 show(false);
-identify().catch(() => {});
+greet().catch(() => {});

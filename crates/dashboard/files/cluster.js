@@ -22,8 +22,7 @@ export const cluster = {
     return [
       notes(view.notes),
       actions([
-        { title: 'Cordon', action: 'cordon', body: { name } },
-        { title: 'Uncordon', action: 'uncordon', body: { name } },
+        row.taints.some(isCordon) ? { title: 'Uncordon', action: 'uncordon', body: { name } } : { title: 'Cordon', action: 'cordon', body: { name } },
         { title: 'Drain', action: 'drain', body: { name } },
       ]),
       h('dl', { class: 'facts', key: 'facts' },
@@ -53,6 +52,11 @@ export const cluster = {
     ];
   },
 };
+
+/** Of the taint that a cordoned cluster has, as `key:effect` or `key=value:effect`. @param {string} taint */
+function isCordon(taint) {
+  return /^cluster\.karmada\.io\/unschedulable(=.*)?:NoSchedule$/.test(taint);
+}
 
 /** @param {string} key @param {string} title @param {any} content */
 function section(key, title, content) {

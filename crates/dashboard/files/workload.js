@@ -8,6 +8,8 @@ import { clusterLink, failure, happened, mark, none, notes, pages, table, tabs, 
 /** @typedef {import('./app.js').Context} Context */
 
 const TABS = { tree: 'Tree', why: 'Why', timeline: 'Timeline', yaml: 'YAML', logs: 'Logs' };
+/** Kinds whose Pods can be restarted. */
+const ROLLOUTS = ['deployment.apps', 'statefulset.apps', 'daemonset.apps'];
 const VIEWS = { tree: 'workload', why: 'why', timeline: 'timeline', yaml: 'manifests', logs: null };
 
 /** @param {Context} context */
@@ -49,8 +51,9 @@ export const workload = {
   draw(view, context) {
     const chosen = tab(context);
     const shown = { tree, why, timeline, yaml, logs }[chosen];
-    const rebalance = { title: 'Rebalance', action: 'rebalance', body: about(context) };
-    return [actions([rebalance]), tabs(context, 'About the workload', TABS, chosen, [notes(view?.notes), shown(view, context)])];
+    const acts = [{ title: 'Rebalance', action: 'rebalance', body: about(context) }];
+    if (ROLLOUTS.includes(about(context).kind)) acts.push({ title: 'Restart', action: 'restart', body: about(context) });
+    return [actions(acts), tabs(context, 'About the workload', TABS, chosen, [notes(view?.notes), shown(view, context)])];
   },
 };
 

@@ -26,10 +26,13 @@ pub enum Action {
     ResumeFailover,
     /// A template is scheduled anew.
     Rebalance(Reference),
+    /// The Pods of a template's copies are replaced.
+    Restart(Reference),
 }
 
 /// Names of the actions in addresses.
-pub(crate) const NAMES: [&str; 6] = ["cordon", "uncordon", "drain", "pause-failover", "resume-failover", "rebalance"];
+pub(crate) const NAMES: [&str; 7] =
+    ["cordon", "uncordon", "drain", "pause-failover", "resume-failover", "rebalance", "restart"];
 
 /// Result of an action before or after it, as the verb prints it.
 pub type Done<'a> = LocalBoxFuture<'a, Result<Value, Failed>>;
@@ -83,17 +86,21 @@ pub(crate) fn wish(name: &str, body: &[u8]) -> Result<Wish, Failed> {
         true => Ok(action),
         false => Err(wrong(format!("{name} is about the whole fleet, and has no object"))),
     };
+    let template = || {
+        Ok(Reference {
+            namespace: if body.namespace.is_empty() { String::new() } else { named("namespace", &body.namespace)? },
+            kind: named("kind", &body.kind)?,
+            name: named("name", &body.name)?,
+        })
+    };
     let action = match name {
         "cordon" => Action::Cordon(cluster()?),
         "uncordon" => Action::Uncordon(cluster()?),
         "drain" => Action::Drain(cluster()?),
         "pause-failover" => fleet(Action::PauseFailover)?,
         "resume-failover" => fleet(Action::ResumeFailover)?,
-        "rebalance" => Action::Rebalance(Reference {
-            namespace: if body.namespace.is_empty() { String::new() } else { named("namespace", &body.namespace)? },
-            kind: named("kind", &body.kind)?,
-            name: named("name", &body.name)?,
-        }),
+        "rebalance" => Action::Rebalance(template()?),
+        "restart" => Action::Restart(template()?),
         _ => return Err(Failed::new(404, &format!("there is no action {name}"))),
     };
     Ok(Wish { action, is_dry: body.dry_run })
@@ -122,7 +129,12 @@ mod tests {
             (
                 "rebalance",
                 r#"{"namespace": "shop", "kind": "deployment.apps", "name": "web"}"#,
-                Ok((Action::Rebalance(web), false)),
+                Ok((Action::Rebalance(web.clone()), false)),
+            ),
+            (
+                "restart",
+                r#"{"namespace": "shop", "kind": "deployment.apps", "name": "web", "dryRun": true}"#,
+                Ok((Action::Restart(web), true)),
             ),
             ("cordon", "{}", Err((400, "name \"\""))),
             ("cordon", r#"{"name": "--selector=a"}"#, Err((400, "name \"--selector=a\""))),
@@ -131,6 +143,7 @@ mod tests {
             ("drain", r#"{"name": "m1", "force": true}"#, Err((400, "unknown field `force`"))),
             ("pause-failover", r#"{"name": "m1"}"#, Err((400, "the whole fleet"))),
             ("rebalance", r#"{"name": "web"}"#, Err((400, "kind \"\""))),
+            ("restart", r#"{"kind": "deployment", "name": "-C"}"#, Err((400, "name \"-C\""))),
             ("rebalance", r#"{"namespace": "-n", "kind": "pod", "name": "web"}"#, Err((400, "namespace \"-n\""))),
             ("cordon", "", Err((400, "can't be read"))),
             ("cordon", "name=m1", Err((400, "can't be read"))),

@@ -1,6 +1,6 @@
 //! The way from requests to views: a channel, as views are computed where their futures need not be `Send`.
 
-use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Deref, rc::Rc, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use ironclad_seam::{Clock, Tasks};
@@ -11,17 +11,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::{
     action::{Actions, Wish},
     rows::Wanted,
-    sessions::{Mark, Sessions},
+    sessions::{Found, Mark, Sessions},
     token::Token,
-    views::{Failed, Question, Users, Views},
+    views::{Admitted, Failed, Question, Users, Views},
 };
 
 /// Jobs that wait to be taken.
 const JOBS_MAX: usize = 64;
 /// Time for a view. A plan over a large fleet takes the longest.
 const LOOK_MAX: Duration = Duration::from_secs(120);
-/// Actions that are under way at once.
-const ACTS_MAX: usize = 4;
 /// Time after which an action is said to be under way: a drain takes as long as its rate says.
 const ACT_WAIT: Duration = Duration::from_secs(20);
 /// Time until views of sessions that ended are given up, whatever else happens.
@@ -31,7 +29,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 enum Job {
     Look { of: u64, question: Question, answer: oneshot::Sender<Result<Value, Failed>> },
     Admit { token: Token, answer: oneshot::Sender<Result<Admission, Failed>> },
-    Act { wish: Wish, answer: oneshot::Sender<Result<Value, Failed>>, slot: OwnedSemaphorePermit },
+    Act { of: u64, wish: Wish, answer: oneshot::Sender<Result<Value, Failed>>, slots: Vec<OwnedSemaphorePermit> },
 }
 
 /// A user whom the control plane knows, with views that are kept as long as the mark.
@@ -47,7 +45,7 @@ pub(crate) struct Desk {
     jobs: mpsc::Sender<Job>,
     looks: Arc<Semaphore>,
     acts: Arc<Semaphore>,
-    clock: Clock,
+    pub(crate) clock: Clock,
     /// Without one there is only one user.
     session: Option<Place>,
 }
@@ -57,16 +55,17 @@ pub(crate) struct Desk {
 struct Place {
     id: u64,
     looks: Arc<Semaphore>,
+    acts: Arc<Semaphore>,
     sessions: Arc<Mutex<Sessions>>,
 }
 
 /// The other side of desks.
 pub(crate) struct Jobs(mpsc::Receiver<Job>);
 
-/// A desk at which so many views are computed at once, over all users.
-pub(crate) fn desk(looks_max: usize, clock: &Clock) -> (Desk, Jobs) {
+/// A desk at which so many views are computed, and so many actions are under way, at once, over all users.
+pub(crate) fn desk(looks_max: usize, acts_max: usize, clock: &Clock) -> (Desk, Jobs) {
     let (jobs, receiver) = mpsc::channel(JOBS_MAX);
-    let (looks, acts) = (Arc::new(Semaphore::new(looks_max)), Arc::new(Semaphore::new(ACTS_MAX)));
+    let (looks, acts) = (Arc::new(Semaphore::new(looks_max)), Arc::new(Semaphore::new(acts_max)));
     (Desk { jobs, looks, acts, clock: clock.clone(), session: None }, Jobs(receiver))
 }
 
@@ -74,10 +73,15 @@ fn ended() -> Failed {
     Failed::new(503, "the program that served this page is ending")
 }
 
+fn over() -> Failed {
+    Failed::new(401, "the session has ended: log in again")
+}
+
 impl Desk {
-    /// The same desk for a session: its views, and a bound of its own.
-    pub(crate) fn of(&self, id: u64, looks: Arc<Semaphore>, sessions: Arc<Mutex<Sessions>>) -> Self {
-        Self { session: Some(Place { id, looks, sessions }), ..self.clone() }
+    /// The same desk for a session: its views and actions, and bounds of its own.
+    pub(crate) fn of(&self, found: &Found, sessions: Arc<Mutex<Sessions>>) -> Self {
+        let (looks, acts) = (found.looks.clone(), found.acts.clone());
+        Self { session: Some(Place { id: found.id, looks, acts, sessions }), ..self.clone() }
     }
 
     /// Looks once, and keeps the rows that are wanted. A session ends when the control plane does not take its token
@@ -88,19 +92,25 @@ impl Desk {
             None => None,
         };
         let _turn = self.looks.acquire().await.map_err(|_| ended())?;
-        if self.is_over() {
-            return Err(Failed::new(401, "the session has ended: log in again"));
-        }
+        let of = self.id()?;
         let (answer, found) = oneshot::channel();
-        let of = self.session.as_ref().map_or(0, |place| place.id);
         self.jobs.send(Job::Look { of, question: question.clone(), answer }).await.map_err(|_| ended())?;
-        let found = self.within(LOOK_MAX, found).await;
-        if let (Err(Failed { status: 401, .. }), Some(place)) = (&found, &self.session) {
-            place.sessions.lock().end(place.id);
-        }
-        let mut view = found?;
+        let mut view = self.accepted(self.within(LOOK_MAX, found).await)?;
         wanted.apply(&mut view);
         Ok(view)
+    }
+
+    /// Number of the session, if it has not ended.
+    fn id(&self) -> Result<u64, Failed> {
+        if self.is_over() { Err(over()) } else { Ok(self.session.as_ref().map_or(0, |place| place.id)) }
+    }
+
+    /// The answer, after which the session ends if the control plane does not take its token any more.
+    fn accepted(&self, answer: Result<Value, Failed>) -> Result<Value, Failed> {
+        if let (Err(Failed { status: 401, .. }), Some(place)) = (&answer, &self.session) {
+            place.sessions.lock().end(place.id);
+        }
+        answer
     }
 
     /// True if the session has ended.
@@ -118,14 +128,18 @@ impl Desk {
 
     /// Does what is asked, or says what it would do. What takes long goes on when nobody waits for it any more.
     pub(crate) async fn act(&self, wish: Wish) -> Result<Value, Failed> {
-        let slot = self.acts.clone().try_acquire_owned().map_err(|_| {
-            Failed::new(503, &format!("{ACTS_MAX} actions are under way: wait until one of them is done"))
+        let own = self.session.as_ref().map(|place| &place.acts);
+        let taken: Result<Vec<_>, _> =
+            own.into_iter().chain([&self.acts]).map(|acts| acts.clone().try_acquire_owned()).collect();
+        let slots = taken.map_err(|_| {
+            Failed::new(503, "as many actions are under way as can be at once: wait until one of them is done")
         })?;
+        let of = self.id()?;
         let (answer, done) = oneshot::channel();
-        self.jobs.send(Job::Act { wish, answer, slot }).await.map_err(|_| ended())?;
+        self.jobs.send(Job::Act { of, wish, answer, slots }).await.map_err(|_| ended())?;
         tokio::select! {
             biased;
-            done = done => done.map_err(|_| ended())?,
+            done = done => self.accepted(done.map_err(|_| ended())?),
             () = self.clock.sleep(ACT_WAIT) => Ok(json!({ "underWay": true })),
         }
     }
@@ -149,11 +163,11 @@ pub(crate) enum Served<'a> {
     Many(&'a dyn Users),
 }
 
-/// Views of sessions, by their numbers.
-type Kept = BTreeMap<u64, (Mark, Rc<dyn Views>)>;
+/// Users of sessions, by the numbers of these.
+type Kept = BTreeMap<u64, (Mark, Admitted)>;
 
 /// Result of a job, as far as something is left to do.
-type Done<'a> = LocalBoxFuture<'a, Option<(crate::views::Admitted, oneshot::Sender<Result<Admission, Failed>>)>>;
+type Done<'a> = LocalBoxFuture<'a, Option<(Admitted, oneshot::Sender<Result<Admission, Failed>>)>>;
 
 impl Jobs {
     /// Computes what is asked until the tasks are stopped. `swept` is called now and then, to end sessions.
@@ -168,8 +182,9 @@ impl Jobs {
                     if let Some((admitted, answer)) = done {
                         last += 1;
                         let mark = Arc::new(());
-                        kept.insert(last, (Arc::downgrade(&mark), admitted.views));
-                        let _ = answer.send(Ok(Admission { id: last, user: admitted.user, mark }));
+                        let user = admitted.user.clone();
+                        kept.insert(last, (Arc::downgrade(&mark), admitted));
+                        let _ = answer.send(Ok(Admission { id: last, user, mark }));
                     }
                     continue;
                 }
@@ -186,10 +201,10 @@ impl Jobs {
             kept.retain(|_, (mark, _)| mark.strong_count() > 0);
             doing.push(match job {
                 Job::Look { of, question, answer } => match (&served, kept.get(&of)) {
-                    (Served::One(views, _), _) => look(Seen::Borrowed(*views), question, answer),
-                    (_, Some((_, views))) => look(Seen::Counted(views.clone()), question, answer),
+                    (Served::One(views, _), _) => look(RefOrRc::Borrowed(*views), question, answer),
+                    (Served::Many(_), Some((_, user))) => look(RefOrRc::Counted(user.views.clone()), question, answer),
                     (Served::Many(_), None) => {
-                        let _ = answer.send(Err(Failed::new(401, "the session has ended: log in again")));
+                        let _ = answer.send(Err(over()));
                         continue;
                     }
                 },
@@ -197,31 +212,50 @@ impl Jobs {
                     Served::Many(users) => admit(*users, token, answer),
                     Served::One(..) => continue,
                 },
-                Job::Act { wish, answer, slot } => match &served {
-                    Served::One(_, Some(actions)) => act(*actions, wish, answer, slot),
-                    Served::One(_, None) | Served::Many(_) => continue,
-                },
+                Job::Act { of, wish, answer, slots } => {
+                    let actions = match (&served, kept.get(&of)) {
+                        (Served::One(_, actions), _) => actions.map(RefOrRc::Borrowed),
+                        (Served::Many(_), Some((_, user))) => user.actions.clone().map(RefOrRc::Counted),
+                        (Served::Many(_), None) => {
+                            let _ = answer.send(Err(over()));
+                            continue;
+                        }
+                    };
+                    let Some(actions) = actions else { continue };
+                    act(actions, wish, answer, slots)
+                }
             });
         }
     }
 }
 
-/// Views that live as long as they are asked.
-enum Seen<'a> {
-    Borrowed(&'a dyn Views),
-    Counted(Rc<dyn Views>),
+/// Views or actions, which live as long as they are needed.
+enum RefOrRc<'a, T: ?Sized> {
+    Borrowed(&'a T),
+    Counted(Rc<T>),
 }
 
-fn look<'a>(views: Seen<'a>, question: Question, mut answer: oneshot::Sender<Result<Value, Failed>>) -> Done<'a> {
+impl<T: ?Sized> Deref for RefOrRc<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Borrowed(borrowed) => borrowed,
+            Self::Counted(counted) => counted,
+        }
+    }
+}
+
+fn look<'a>(
+    views: RefOrRc<'a, dyn Views + 'a>,
+    question: Question,
+    mut answer: oneshot::Sender<Result<Value, Failed>>,
+) -> Done<'a> {
     async move {
-        let views: &dyn Views = match &views {
-            Seen::Borrowed(views) => *views,
-            Seen::Counted(views) => &**views,
-        };
         // Nobody waits for the answer any more: the page was closed, or the time is over.
         let found = tokio::select! {
             biased;
-            found = question.ask(views) => found,
+            found = question.ask(&*views) => found,
             () = answer.closed() => return None,
         };
         let _ = answer.send(found);
@@ -231,17 +265,17 @@ fn look<'a>(views: Seen<'a>, question: Question, mut answer: oneshot::Sender<Res
 }
 
 fn act<'a>(
-    actions: &'a dyn Actions,
+    actions: RefOrRc<'a, dyn Actions + 'a>,
     wish: Wish,
     answer: oneshot::Sender<Result<Value, Failed>>,
-    slot: OwnedSemaphorePermit,
+    slots: Vec<OwnedSemaphorePermit>,
 ) -> Done<'a> {
     async move {
         let Wish { action, is_dry } = wish;
         let done = if is_dry { actions.rehearse(&action).await } else { actions.act(&action).await };
-        // A page that was closed does not stop half-way what it began.
+        // Neither a page that was closed nor the end of the session stops half-way what was begun.
         let _ = answer.send(done);
-        drop(slot);
+        drop(slots);
         None
     }
     .boxed_local()

@@ -3,7 +3,7 @@
 //!
 //! This crate serves, and decides who may ask. It does not know how a view is computed: [`Views`] has a method for
 //! each, and whoever serves brings them. Every method but GET and HEAD is refused, except POST where a user logs in or
-//! out, and, where the user wants that, for a fixed list of [`Actions`].
+//! out, and, where that is wanted, for a fixed list of [`Actions`].
 
 #![warn(missing_docs)]
 

@@ -30,6 +30,8 @@ use crate::{
 const STREAMS_MAX: usize = 32;
 /// Views that are computed at once; further questions wait.
 const LOOKS_MAX: usize = 4;
+/// Actions that are under way at once.
+const ACTS_MAX: usize = 4;
 /// Bytes of the head of a request.
 const HEAD_MAX: usize = 16 * 1024;
 /// Time for the body of an action.
@@ -75,7 +77,7 @@ impl Dashboard {
     pub async fn bind(port: u16, clock: &Clock, announce: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
-        let (desk, jobs) = desk(LOOKS_MAX, clock);
+        let (desk, jobs) = desk(LOOKS_MAX, ACTS_MAX, clock);
         let shared = Shared {
             address: Address::Loopback(address.to_string()),
             authority: address.to_string(),
@@ -150,36 +152,9 @@ impl Shared {
                 let csrf = self.writes.then(|| csrf.text());
                 answer::view(Ok(json!({ "user": null, "login": false, "logout": false, "csrf": csrf })))
             }
-            Route::Do(name) if self.writes => self.act(&name, &head, body, &csrf).await,
+            Route::Do(name) if self.writes => act(&self.desk, &self.address, &csrf, &name, &head, body).await,
             Route::Do(_) | Route::Login(_) | Route::Logout | Route::None => nothing(),
         }
-    }
-
-    /// Does what a page of this session asks for.
-    async fn act(&self, name: &str, head: &Parts, body: Incoming, csrf: &Secret) -> Response<Body> {
-        let expected = HeaderName::from_static(door::CSRF);
-        let mut words = texts(&head.headers, &expected);
-        match (words.next(), words.next()) {
-            (Some(word), None) if csrf.is(word) => {}
-            _ => return self.refused(Refusal::Csrf),
-        }
-        let media = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-        if media != Some(b"application/json") {
-            return answer::text(415, "an action has a body of type application/json".to_owned());
-        }
-        let read = Limited::new(body, action::BODY_MAX).collect();
-        let body = tokio::select! {
-            biased;
-            read = read => match read {
-                Ok(read) => read.to_bytes(),
-                Err(_) => return answer::text(413, format!("a body has at most {} bytes", action::BODY_MAX)),
-            },
-            () = self.clock.sleep(BODY_WAIT) => return answer::text(408, "the body did not come in time".to_owned()),
-        };
-        answer::view(match action::wish(name, &body) {
-            Ok(wish) => self.desk.act(wish).await,
-            Err(failed) => Err(failed),
-        })
     }
 
     fn login(&self, secret: &str) -> Response<Body> {
@@ -199,6 +174,43 @@ impl Shared {
         let (status, text) = refusal.told(&self.address);
         answer::text(status, text)
     }
+}
+
+/// Does what a page of the session with this secret asks for.
+pub(crate) async fn act(
+    desk: &Desk,
+    address: &Address,
+    csrf: &Secret,
+    name: &str,
+    head: &Parts,
+    body: Incoming,
+) -> Response<Body> {
+    let expected = HeaderName::from_static(door::CSRF);
+    let mut words = texts(&head.headers, &expected);
+    match (words.next(), words.next()) {
+        (Some(word), None) if csrf.is(word) => {}
+        _ => {
+            let (status, text) = Refusal::Csrf.told(address);
+            return answer::text(status, text);
+        }
+    }
+    let media = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if media != Some(b"application/json") {
+        return answer::text(415, "an action has a body of type application/json".to_owned());
+    }
+    let read = Limited::new(body, action::BODY_MAX).collect();
+    let body = tokio::select! {
+        biased;
+        read = read => match read {
+            Ok(read) => read.to_bytes(),
+            Err(_) => return answer::text(413, format!("a body has at most {} bytes", action::BODY_MAX)),
+        },
+        () = desk.clock.sleep(BODY_WAIT) => return answer::text(408, "the body did not come in time".to_owned()),
+    };
+    answer::view(match action::wish(name, &body) {
+        Ok(wish) => desk.act(wish).await,
+        Err(failed) => Err(failed),
+    })
 }
 
 pub(crate) fn nothing() -> Response<Body> {

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{secret::Secret, token::Digest};
+use crate::{desk::Admission, secret::Secret, token::Digest};
 
 /// Sessions at once. When there is one more, that which was unused for the longest ends.
 pub(crate) const SESSIONS_MAX: usize = 128;
@@ -21,6 +21,8 @@ const IDLE_MAX: Duration = Duration::from_secs(3_600);
 pub(crate) const STREAMS_EACH: usize = 8;
 /// Views of a session that are computed at once.
 const LOOKS_EACH: usize = 2;
+/// Actions of a session that are under way at once.
+const ACTS_EACH: usize = 4;
 /// Attempts to begin a session that are passed on to the control plane, of all users together: at once, and each
 /// second.
 const ATTEMPTS_BURST: u32 = 20;
@@ -30,7 +32,7 @@ const ATTEMPTS_PER_SECOND: u32 = 5;
 pub(crate) type Mark = Weak<()>;
 
 /// Session of a request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Found {
     /// Number of the session, by which its views are known.
     pub(crate) id: u64,
@@ -40,6 +42,9 @@ pub(crate) struct Found {
     pub(crate) can_end: bool,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) looks: Arc<Semaphore>,
+    pub(crate) acts: Arc<Semaphore>,
+    /// Secret that the pages of the session send along with a change.
+    pub(crate) csrf: Secret,
 }
 
 /// Proof of a session that a browser has.
@@ -69,8 +74,9 @@ impl Session {
 pub(crate) struct Sessions(Vec<Session>);
 
 impl Sessions {
-    /// Begins a session whose views are known by this number, until the mark is dropped.
-    pub(crate) fn begin(&mut self, id: u64, user: String, proof: Proof, mark: Arc<()>, now: Instant) -> Found {
+    /// Begins a session of this user, whose views are kept until the mark is dropped.
+    pub(crate) fn begin(&mut self, admission: Admission, proof: Proof, csrf: Secret, now: Instant) -> Found {
+        let Admission { id, user, mark } = admission;
         self.sweep(now);
         while self.0.len() >= SESSIONS_MAX {
             let unused = self.0.iter().enumerate().min_by_key(|(_, session)| session.used).map(|(at, _)| at);
@@ -82,6 +88,8 @@ impl Sessions {
             can_end: matches!(proof, Proof::Cookie(_)),
             streams: Arc::new(Semaphore::new(STREAMS_EACH)),
             looks: Arc::new(Semaphore::new(LOOKS_EACH)),
+            acts: Arc::new(Semaphore::new(ACTS_EACH)),
+            csrf,
         };
         self.0.push(Session { found: found.clone(), proof, begun: now, used: now, _mark: mark });
         found
@@ -168,7 +176,8 @@ mod tests {
     fn begin(sessions: &mut Sessions, id: u64, now: Instant) -> (String, Mark) {
         let (secret, mark) = (Secret::new().unwrap(), Arc::new(()));
         let (word, weak) = (secret.text().to_owned(), Arc::downgrade(&mark));
-        let found = sessions.begin(id, format!("user{id}"), Proof::Cookie(secret), mark, now);
+        let admission = Admission { id, user: format!("user{id}"), mark };
+        let found = sessions.begin(admission, Proof::Cookie(secret), Secret::new().unwrap(), now);
         assert!(found.can_end && found.id == id);
         (word, weak)
     }
@@ -225,7 +234,8 @@ mod tests {
         let (one, mark) = begin(&mut sessions, 1, now);
         let (other, _) = begin(&mut sessions, 2, now);
         let token = Token::parse("abc").unwrap().digest();
-        let found = sessions.begin(3, "proxied".into(), Proof::Header(token), Arc::new(()), now);
+        let admission = Admission { id: 3, user: "proxied".into(), mark: Arc::new(()) };
+        let found = sessions.begin(admission, Proof::Header(token), Secret::new().unwrap(), now);
         assert!(!found.can_end);
         assert_eq!(knows(&mut sessions, &one, now).as_deref(), Some("user1"));
         assert_eq!(knows(&mut sessions, &other, now).as_deref(), Some("user2"));

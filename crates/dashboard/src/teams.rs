@@ -1,7 +1,7 @@
 //! The dashboard of a team: a listener with TLS, at which each user logs in with a bearer token of the control plane.
 //!
-//! Views are computed with the token of their session, never with rights of the program. Documents and scripts are the
-//! same for everybody, and need no session.
+//! Views are computed, and actions done, with the token of their session, never with rights of the program. Documents
+//! and scripts are the same for everybody, and need no session.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     door::{self, Address, LOGIN, Refusal},
     route::{Route, pairs, route},
     secret::Secret,
-    serve::{SHOWN, asked, nothing, texts},
+    serve::{SHOWN, act, asked, nothing, texts},
     sessions::{Attempts, Found, Proof, STREAMS_EACH, Sessions},
     stream,
     token::{TOKEN_MAX, Token},
@@ -33,6 +33,8 @@ use crate::{
 const STREAMS_MAX: usize = 128;
 /// Views that are computed at once, of all sessions.
 const LOOKS_MAX: usize = 8;
+/// Actions that are under way at once, of all sessions.
+const ACTS_MAX: usize = 32;
 /// Users whose tokens are asked about at once.
 const ADMISSIONS_MAX: usize = 4;
 /// Time for the answer whose token it is.
@@ -55,13 +57,15 @@ struct Shared {
     desk: Desk,
     streams: Arc<Semaphore>,
     clock: Clock,
+    /// True if users can change something.
+    writes: bool,
 }
 
 /// The dashboard for users who log in.
 pub struct TeamDashboard {
     listener: TcpListener,
     tls: Settings,
-    shared: Arc<Shared>,
+    shared: Shared,
     jobs: Jobs,
 }
 
@@ -111,7 +115,7 @@ impl TeamDashboard {
     /// Serves at this listener with these TLS settings, under these names and addresses of it, at any port.
     #[must_use]
     pub fn new(listener: TcpListener, tls: Settings, hosts: Vec<String>, clock: &Clock) -> Self {
-        let (desk, jobs) = desk(LOOKS_MAX, clock);
+        let (desk, jobs) = desk(LOOKS_MAX, ACTS_MAX, clock);
         let shared = Shared {
             address: Address::Named(hosts),
             sessions: Arc::default(),
@@ -120,13 +124,15 @@ impl TeamDashboard {
             desk,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             clock: clock.clone(),
+            writes: false,
         };
-        Self { listener, tls, shared: Arc::new(shared), jobs }
+        Self { listener, tls, shared, jobs }
     }
 
-    /// Serves until the tasks are stopped. Views are computed by the caller's task.
+    /// Serves until the tasks are stopped. Views are computed, and actions done, by the caller's task.
     pub async fn serve(self, users: &dyn Users, clock: &Clock, tasks: &Tasks) {
         let Self { listener, tls, shared, jobs } = self;
+        let shared = Arc::new(Shared { writes: users.can_act(), ..shared });
         let of_front = shared.clone();
         let front = Front::new(move |request, _peer| {
             let shared = of_front.clone();
@@ -142,8 +148,9 @@ impl TeamDashboard {
 }
 
 /// Methods of a target.
-fn methods(route: &Route) -> &'static [&'static str] {
+fn methods(route: &Route, writes: bool) -> &'static [&'static str] {
     match route {
+        Route::Do(_) if writes => &["POST"],
         Route::Login(_) => &["GET", "HEAD", "POST"],
         Route::Logout => &["POST"],
         _ => &SHOWN,
@@ -156,7 +163,7 @@ impl Shared {
         let route = route(head.uri.path(), head.uri.query().unwrap_or_default());
         // Links in other pages lead here: what they get has nothing of the fleet.
         let is_public = matches!(route, Route::Page | Route::Login(_));
-        if let Err(refusal) = door::check(&asked(&head, is_public), &self.address, methods(&route)) {
+        if let Err(refusal) = door::check(&asked(&head, is_public), &self.address, methods(&route, self.writes)) {
             return self.refused(refusal);
         }
         match route {
@@ -171,10 +178,10 @@ impl Shared {
                 Some(_) => not_begun(NotBegun::Proxied),
             },
             Route::Logout => self.log_out(&head),
-            // Users of a team only look.
-            Route::Do(_) | Route::None => nothing(),
-            Route::Session | Route::View(..) | Route::Follow(..) => match self.session(&head).await {
-                Ok(Some(session)) => self.shown(route, &head, &session).await,
+            Route::Do(_) if !self.writes => nothing(),
+            Route::None => nothing(),
+            Route::Do(_) | Route::Session | Route::View(..) | Route::Follow(..) => match self.session(&head).await {
+                Ok(Some(session)) => self.of_session(route, &head, body, &session).await,
                 Ok(None) => self.refused(Refusal::Session),
                 Err(NotBegun::Unknown) => answer::log_in_first(NotBegun::Proxied.told().1.to_owned()),
                 Err(why) => {
@@ -185,12 +192,17 @@ impl Shared {
         }
     }
 
-    async fn shown(&self, route: Route, head: &Parts, session: &Found) -> Response<Body> {
-        let desk = || self.desk.of(session.id, session.looks.clone(), self.sessions.clone());
+    async fn of_session(&self, route: Route, head: &Parts, body: Incoming, session: &Found) -> Response<Body> {
+        let desk = || self.desk.of(session, self.sessions.clone());
         match route {
             Route::Session => {
-                let told = json!({ "user": session.user, "login": true, "logout": session.can_end, "csrf": null });
+                let csrf = self.writes.then(|| session.csrf.text());
+                let told = json!({ "user": session.user, "login": true, "logout": session.can_end, "csrf": csrf });
                 answer::view(Ok(told))
+            }
+            Route::Do(name) => {
+                tracing::info!(user = session.user, action = name, "a page of the dashboard asks for an action");
+                act(&desk(), &self.address, &session.csrf, &name, head, body).await
             }
             Route::View(question, wanted) => answer::view(desk().look(&question, &wanted).await),
             Route::Follow(..) if head.method == Method::HEAD => answer(200, "text/event-stream", ""),
@@ -240,9 +252,9 @@ impl Shared {
                 NotBegun::Unanswered
             }
         })?;
+        let csrf = Secret::new().map_err(|_: io::Error| NotBegun::Randomness)?;
         tracing::info!(user = admission.user, "a session of the dashboard began");
-        let mut sessions = self.sessions.lock();
-        Ok(sessions.begin(admission.id, admission.user, proof, admission.mark, self.clock.mono()))
+        Ok(self.sessions.lock().begin(admission, proof, csrf, self.clock.mono()))
     }
 
     async fn log_in(&self, head: &Parts, body: Incoming) -> Response<Body> {

@@ -6,7 +6,7 @@ use futures::future::LocalBoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::token::Token;
+use crate::{action::Actions, token::Token};
 
 /// Result of computing a view. Rows that can be filtered, sorted and paged are in the array `rows` of the answer.
 pub type Look<'a> = LocalBoxFuture<'a, Result<Value, Failed>>;
@@ -72,6 +72,8 @@ pub struct Admitted {
     pub user: String,
     /// Views with the rights of the user.
     pub views: Rc<dyn Views>,
+    /// Actions with the rights of the user, where users can change something.
+    pub actions: Option<Rc<dyn Actions>>,
 }
 
 impl fmt::Debug for Admitted {
@@ -84,6 +86,8 @@ impl fmt::Debug for Admitted {
 pub trait Users {
     /// Asks the control plane whose token this is. A failure has status 401 if it is nobody's.
     fn admit<'a>(&'a self, token: &'a Token) -> LocalBoxFuture<'a, Result<Admitted, Failed>>;
+    /// True if users can change something, as far as their own rights go.
+    fn can_act(&self) -> bool;
 }
 
 /// The views, each computed anew.

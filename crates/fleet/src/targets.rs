@@ -83,7 +83,7 @@ pub fn has_successor(spec: &ResourceBindingSpec) -> bool {
 }
 
 /// Targets to which the workload is dispatched.
-fn started(spec: &ResourceBindingSpec) -> impl Iterator<Item = &TargetCluster> {
+pub fn started(spec: &ResourceBindingSpec) -> impl Iterator<Item = &TargetCluster> {
     let suspension = spec.suspension.as_ref();
     let is_off = suspension.is_some_and(|suspension| suspension.dispatching == Some(true));
     let on = suspension.and_then(|suspension| suspension.dispatching_on_clusters.as_ref());

@@ -14,9 +14,15 @@ const LOCAL: [&str; 9] =
     ["up", "run", "estimator", "agent", "interpret", "manifests", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 63] = [
+const ARGUMENTS: [(&str, &str); 69] = [
     ("apply", "-f FILE -C member1"),
     ("rebalance", "configmap web"),
+    ("rollout restart", "deploy/web"),
+    ("rollout status", "deploy/web -C member1"),
+    ("rollout history", "deploy/web -C member1"),
+    ("rollout undo", "deploy/web -C member1"),
+    ("rollout pause", "deploy/web -C member1"),
+    ("rollout resume", "deploy/web -C member1"),
     ("backup", "NEW"),
     ("cordon", "member1"),
     ("crds", "--install"),

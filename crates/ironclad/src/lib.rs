@@ -34,8 +34,8 @@ use ironclad_cli::{
     apply, asked, completion,
     cordon::{self, Cordon},
     crds, dashboard, doctor, drain, early, evictions, get, help, interpret, join, kubeconfig, kubectl, logs, manifests,
-    options, plan, print, program, promote, rebalance, register, report, sim, switches, taint, token, top, tree,
-    unjoin, unregister, version, warnings, why,
+    options, plan, print, program, promote, rebalance, register, report, rollout, sim, switches, taint, token, top,
+    tree, unjoin, unregister, version, warnings, why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -93,6 +93,7 @@ enum Verb {
     Promote(Box<promote::Command>),
     Apply(Box<apply::Command>),
     Rebalance(Box<rebalance::Command>),
+    Rollout(Box<rollout::Command>),
     Kubeconfig(Box<kubeconfig::Command>),
     #[command(flatten)]
     Kubectl(kubectl::Verb),
@@ -276,6 +277,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Promote(command) => promote::run(&command, &clock).await,
             Verb::Apply(command) => apply::run(&command).await,
             Verb::Rebalance(command) => rebalance::run(&command, &clock).await,
+            Verb::Rollout(command) => rollout::run(&command, &clock).await,
             Verb::Kubeconfig(command) => kubeconfig::run(&command).await,
             Verb::Kubectl(verb) => kubectl::run(&verb).await,
             Verb::Version(command) => version::run(&command),

@@ -282,8 +282,9 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     }
     let dashboard = match dashboard {
         Some(bound) => {
-            let served = team_dashboard(bound, &client, &seam.child("dashboard")).await?;
-            Some((served, Bearers::new(args.kubeconfig.clone(), args.context.clone(), seam.clock.clone())))
+            let (kubeconfig, context) = (args.kubeconfig.clone(), args.context.clone());
+            let users = Bearers { kubeconfig, context, writes: bound.writes, clock: seam.clock.clone() };
+            Some((team_dashboard(bound, &client, &seam.child("dashboard")).await?, users))
         }
         None => None,
     };
@@ -366,7 +367,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
 
 /// Listens for the dashboard, with managed or given certificates.
 async fn team_dashboard(bound: BoundDashboard, client: &Client, seam: &Seam) -> anyhow::Result<TeamDashboard> {
-    let BoundDashboard { bind, hosts, files } = bound;
+    let BoundDashboard { bind, hosts, files, writes: _ } = bound;
     let listener = tokio::net::TcpListener::bind(bind).await.with_context(|| {
         format!("listening on {bind} for the dashboard\n  try: another --dashboard-bind-address, or 0 for none")
     })?;

@@ -151,7 +151,7 @@ pub fn source(verb: &str, argument: &str) -> Option<Source> {
         // New clusters.
         ("join", "cluster") | ("sim add", _) => return None,
         ("get", "output") => Source::Formats,
-        ("get" | "promote" | "rebalance" | "tree", "resources" | "resource") => Source::Objects,
+        ("get" | "promote" | "rebalance" | "rollout restart" | "tree", "resources" | "resource") => Source::Objects,
         (verb, "resource") if verb.split(' ').next() == Some("why") => Source::Objects,
         ("why evicted", "names") => Source::Bindings,
         ("logs", "what") => Source::Pods,

@@ -10,7 +10,7 @@ use super::failed::failed;
 use crate::{
     connect::Plane,
     cordon::{self, Cordon},
-    drain, evictions, print, rebalance,
+    drain, evictions, print, rebalance, rollout,
 };
 
 /// Actions with the rights of a kubeconfig.
@@ -47,6 +47,10 @@ impl Acting {
                 let command = rebalance::Command { plane: plane(), ..parsed(words)? };
                 print::captured(rebalance::run(&command, &self.clock)).await
             }
+            Action::Restart(_) => {
+                let command = rollout::Restart { plane: plane(), ..parsed(&words[1..])? };
+                print::captured(rollout::restart(&command, &self.clock)).await
+            }
         })
     }
 
@@ -78,19 +82,22 @@ impl Actions for Acting {
 /// The command line of an action, behind the program's name.
 fn words(action: &Action) -> Vec<String> {
     let of_cluster = |verb: &str, name: &String| vec![verb.to_owned(), name.clone()];
+    let of_template = |verb: &str, Reference { namespace, kind, name }: &Reference| {
+        let mut words: Vec<String> = verb.split(' ').map(str::to_owned).collect();
+        words.push(format!("{kind}/{name}"));
+        if !namespace.is_empty() {
+            words.extend(["-n".to_owned(), namespace.clone()]);
+        }
+        words
+    };
     match action {
         Action::Cordon(name) => of_cluster("cordon", name),
         Action::Uncordon(name) => of_cluster("uncordon", name),
         Action::Drain(name) => of_cluster("drain", name),
         Action::PauseFailover => vec!["failover".to_owned(), "pause".to_owned()],
         Action::ResumeFailover => vec!["failover".to_owned(), "resume".to_owned()],
-        Action::Rebalance(Reference { namespace, kind, name }) => {
-            let mut words = vec!["rebalance".to_owned(), format!("{kind}/{name}")];
-            if !namespace.is_empty() {
-                words.extend(["-n".to_owned(), namespace.clone()]);
-            }
-            words
-        }
+        Action::Rebalance(template) => of_template("rebalance", template),
+        Action::Restart(template) => of_template("rollout restart", template),
     }
 }
 
@@ -120,6 +127,7 @@ mod tests {
             (Action::ResumeFailover, "failover resume"),
             (Action::Rebalance(web()), "rebalance deployment.apps/web -n shop"),
             (Action::Rebalance(bare), "rebalance deployment.apps/web"),
+            (Action::Restart(web()), "rollout restart deployment.apps/web -n shop"),
         ] {
             assert_eq!(words(&action).join(" "), want);
         }
@@ -138,6 +146,9 @@ mod tests {
             let command: evictions::failover::Command = parsed(&of(&Action::ResumeFailover)).unwrap();
             assert!(matches!(command.verb, evictions::failover::Verb::Resume { dry_run } if dry_run == want));
             let command: rebalance::Command = parsed(&of(&Action::Rebalance(web()))).unwrap();
+            assert_eq!((command.resource, command.dry_run), (vec!["deployment.apps/web".to_owned()], want));
+            assert_eq!(command.namespace.as_deref(), Some("shop"));
+            let command: rollout::Restart = parsed(&of(&Action::Restart(web()))[1..]).unwrap();
             assert_eq!((command.resource, command.dry_run), (vec!["deployment.apps/web".to_owned()], want));
             assert_eq!(command.namespace.as_deref(), Some("shop"));
         }

@@ -39,7 +39,7 @@ pub struct Command {
     /// Port of 127.0.0.1; 0 for a free one
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub port: u16,
-    /// Let pages cordon, drain, rebalance, and pause evictions; each shows first what it would do
+    /// Let pages cordon, drain, rebalance, restart, and pause evictions; each shows first what it would do
     #[arg(long)]
     pub write: bool,
     /// Open the address in the browser of this machine

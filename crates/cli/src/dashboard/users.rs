@@ -1,11 +1,11 @@
-//! Users who log in with a bearer token: the control plane says who they are, and views have the rights of the token
-//! alone.
+//! Users who log in with a bearer token: the control plane says who they are, and views and actions have the rights of
+//! the token alone.
 
 use std::{path::PathBuf, rc::Rc, sync::Arc};
 
 use anyhow::Context as _;
 use futures::{FutureExt as _, future::LocalBoxFuture};
-use ironclad_dashboard::{Admitted, Failed, Token, Users};
+use ironclad_dashboard::{Actions, Admitted, Failed, Token, Users};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -15,7 +15,7 @@ use kube::{
 };
 use secrecy::SecretString;
 
-use super::{failed::failed, views::Live};
+use super::{actions::Acting, failed::failed, views::Live};
 use crate::connect::{self, Plane};
 
 /// Name of the context, the cluster and the user of a session.
@@ -25,18 +25,17 @@ const ANONYMOUS: &str = "system:anonymous";
 
 /// Users of the control plane of a kubeconfig, whose credentials they do not get.
 pub struct Bearers {
-    kubeconfig: Option<PathBuf>,
-    context: Option<String>,
-    clock: Clock,
+    /// File that names the server, if not the default one.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context in it, if not the current one.
+    pub context: Option<String>,
+    /// True if users can change something.
+    pub writes: bool,
+    /// Clock of views and actions.
+    pub clock: Clock,
 }
 
 impl Bearers {
-    /// Users of the server that this kubeconfig and context name.
-    #[must_use]
-    pub fn new(kubeconfig: Option<PathBuf>, context: Option<String>, clock: Clock) -> Self {
-        Self { kubeconfig, context, clock }
-    }
-
     async fn known(&self, token: &Token) -> anyhow::Result<Result<Admitted, Failed>> {
         let read = connect::read(self.kubeconfig.as_ref())?;
         let given = Arc::new(with_token(&read, self.context.as_deref(), token)?);
@@ -45,7 +44,11 @@ impl Bearers {
         let (how, review) = (PostParams::default(), SelfSubjectReview::default());
         let review = reviews.create(&how, &review).await.context("asking the control plane whose token it is")?;
         Ok(match user(review) {
-            Some(user) => Ok(Admitted { user, views: Rc::new(Live::new(plane, self.clock.clone())) }),
+            Some(user) => {
+                let acting = self.writes.then(|| Acting::new(plane.clone(), self.clock.clone()));
+                let actions = acting.map(|acting| Rc::new(acting) as Rc<dyn Actions>);
+                Ok(Admitted { user, views: Rc::new(Live::new(plane, self.clock.clone())), actions })
+            }
             None => Err(Failed::new(401, "the control plane knows nobody by this token")),
         })
     }
@@ -54,6 +57,10 @@ impl Bearers {
 impl Users for Bearers {
     fn admit<'a>(&'a self, token: &'a Token) -> LocalBoxFuture<'a, Result<Admitted, Failed>> {
         async move { self.known(token).await.unwrap_or_else(|error| Err(failed(&error))) }.boxed_local()
+    }
+
+    fn can_act(&self) -> bool {
+        self.writes
     }
 }
 

@@ -90,6 +90,11 @@ fn check(release: &Release) -> Result<(), String> {
                     external.webhooks.enabled=true"
             .to_owned());
     }
+    if values.is_on("external.dashboard.write") && values.is_empty("external.dashboard.hosts") {
+        return Err("the value external.dashboard.write has no effect without external.dashboard.hosts\n  try: --set \
+                    external.dashboard.hosts='[fleet.example]'"
+            .to_owned());
+    }
     if let Some(other) = values.texts("external.install").iter().find(|what| !INSTALLED.contains(&what.as_str())) {
         return Err(format!(
             "the value external.install has {other:?}, which is none of {}\n  try: --set external.install='[]' for none",
@@ -165,6 +170,7 @@ fn arguments(release: &Release) -> Vec<String> {
     if !values.is_empty("external.dashboard.hosts") {
         words.push(format!("--dashboard-bind-address={}", listens(DASHBOARD)));
         words.push(format!("--dashboard-host={}", values.texts("external.dashboard.hosts").join(",")));
+        words.extend(values.is_on("external.dashboard.write").then(|| "--dashboard-write".to_owned()));
     }
     words.extend(release.further_arguments());
     words

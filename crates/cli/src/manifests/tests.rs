@@ -168,7 +168,7 @@ fn values_reach_the_pod() {
                 --explain-bind-address=0.0.0.0:8446 --explain-service=fleet/a:8446 \
                 --metrics-adapter-bind-address=0.0.0.0:8444 --metrics-adapter-service=fleet/a:8444 \
                 --proxy-bind-address=0.0.0.0:8447 --proxy-url=https://fleet.example:8447 \
-                --dashboard-bind-address=0.0.0.0:8449 --dashboard-host=fleet.example,10.0.0.5 \
+                --dashboard-bind-address=0.0.0.0:8449 --dashboard-host=fleet.example,10.0.0.5 --dashboard-write \
                 --controllers=*,-namespace --feature-gates=Failover=true,PropagateDeps=false --resource-eviction-rate=1";
     assert_eq!(words.join(" "), want);
 }
@@ -198,6 +198,11 @@ fn values_without_sense_are_refused() {
             "a",
             "{mode: external, external: {webhooks: {enabled: false, url: 'https://a'}}}",
             "the value external.webhooks.url has no effect",
+        ),
+        (
+            "a",
+            "{mode: external, external: {dashboard: {write: true}}}",
+            "the value external.dashboard.write has no effect",
         ),
         ("a", "{mode: external, external: {proxy: {url: fleet}}}", "the value external.proxy.url is no https:// URL"),
         ("a", "mode: agent", "the value agent.clusterName is empty"),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::LocalBoxFuture};
-use ironclad_dashboard::{Admitted, Failed, TeamDashboard, Token, Users, Views};
+use ironclad_dashboard::{Action, Actions, Admitted, Done, Failed, TeamDashboard, Token, Users, Views};
 use ironclad_seam::{Clock, Tasks};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -19,13 +19,18 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    sync::Notify,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::fake::{Fake, body, line, status};
+use crate::{
+    actions::ACTIONS,
+    fake::{Fake, body, line, status},
+};
 
 const NAME: &str = "fleet.example";
 const ORIGIN: &str = "origin: https://fleet.example";
+const JSON: &str = "content-type: application/json";
 
 /// State of a control plane, and how often it was asked.
 #[derive(Default)]
@@ -36,6 +41,10 @@ struct Plane {
     /// Views of sessions that are kept.
     kept: Cell<usize>,
     is_away: Cell<bool>,
+    /// Actions that were done or rehearsed, with who did it.
+    done: RefCell<Vec<(String, Action)>>,
+    /// Until it is told, no drain is done.
+    drained: Notify,
 }
 
 /// Counts what is kept.
@@ -66,12 +75,49 @@ fn views(plane: &Rc<Plane>, name: &str) -> Rc<dyn Views> {
     }))
 }
 
-struct Known(Rc<Plane>);
+/// Actions of a user whose name is the token. One with `viewer` in it may do nothing.
+struct Acting {
+    kept: Kept,
+    name: String,
+}
+
+impl Actions for Acting {
+    fn rehearse<'a>(&'a self, action: &'a Action) -> Done<'a> {
+        self.act(action)
+    }
+
+    fn act<'a>(&'a self, action: &'a Action) -> Done<'a> {
+        async move {
+            let plane = &self.kept.0;
+            if plane.expired.borrow().contains(&self.name) {
+                return Err(Failed::new(401, "Unauthorized"));
+            }
+            if self.name.contains("viewer") {
+                return Err(Failed::new(403, &format!("User \"{}\" cannot patch clusters", self.name)));
+            }
+            if matches!(action, Action::Drain(_)) {
+                plane.drained.notified().await;
+            }
+            plane.done.borrow_mut().push((self.name.clone(), action.clone()));
+            Ok(json!({ "text": "did" }))
+        }
+        .boxed_local()
+    }
+}
+
+struct Known {
+    plane: Rc<Plane>,
+    writes: bool,
+}
 
 impl Users for Known {
+    fn can_act(&self) -> bool {
+        self.writes
+    }
+
     fn admit<'a>(&'a self, token: &'a Token) -> LocalBoxFuture<'a, Result<Admitted, Failed>> {
         async move {
-            let plane = self.0.clone();
+            let plane = self.plane.clone();
             plane.reviews.set(plane.reviews.get() + 1);
             if plane.is_away.get() {
                 return Err(Failed::new(502, "no answer"));
@@ -80,7 +126,9 @@ impl Users for Known {
             if !name.starts_with("user-") || plane.expired.borrow().contains(&name) {
                 return Err(Failed::new(401, "Unauthorized"));
             }
-            Ok(Admitted { views: views(&plane, &name), user: name })
+            let acting = self.writes.then(|| Acting { kept: Kept::new(&plane), name: name.clone() });
+            let actions = acting.map(|acting| Rc::new(acting) as Rc<dyn Actions>);
+            Ok(Admitted { views: views(&plane, &name), actions, user: name })
         }
         .boxed_local()
     }
@@ -130,10 +178,27 @@ impl Client {
         assert!(cookie.starts_with("__Host-") && !cookie.contains(token), "{cookie}");
         format!("cookie: {}", cookie.split(';').next().unwrap())
     }
+
+    /// The lines of requests for changes by pages of the session that these lines prove.
+    async fn own(&self, proof: &str) -> Vec<String> {
+        let session = body(&self.get("/session", &[proof]).await);
+        let csrf = format!("x-ironclad-csrf: {}", session["csrf"].as_str().unwrap_or("none"));
+        [ORIGIN, proof, JSON, &csrf].map(str::to_owned).to_vec()
+    }
+
+    /// Asks for an action as a page with these lines does.
+    async fn act(&self, own: &[String], name: &str, body: &str) -> String {
+        let head: Vec<&str> = own.iter().map(String::as_str).collect();
+        self.send("POST", &format!("/do/{name}"), &head, body).await
+    }
 }
 
-/// Runs a test against a dashboard of this control plane.
+/// Runs a test against a dashboard of this control plane that only shows.
 async fn with<F: Future>(test: impl FnOnce(Client, Rc<Plane>) -> F) {
+    served(false, test).await;
+}
+
+async fn served<F: Future>(writes: bool, test: impl FnOnce(Client, Rc<Plane>) -> F) {
     let key = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
     let certificate = CertificateDer::from(key.cert.der().to_vec());
     let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
@@ -151,7 +216,7 @@ async fn with<F: Future>(test: impl FnOnce(Client, Rc<Plane>) -> F) {
     let plane = Rc::new(Plane::default());
     let settings: ironclad_serving::Settings = Arc::new(move || server.clone());
     let dashboard = TeamDashboard::new(listener, settings, vec![NAME.to_owned()], &clock);
-    let (users, client) = (Known(plane.clone()), Client { address, tls: TlsConnector::from(client) });
+    let (users, client) = (Known { plane: plane.clone(), writes }, Client { address, tls: TlsConnector::from(client) });
     tokio::select! {
         biased;
         () = dashboard.serve(&users, &clock, &tasks) => panic!("it serves until it is stopped"),
@@ -313,6 +378,138 @@ async fn other_methods_names_and_origins_are_refused() {
         }
         assert_eq!(plane.reviews.get(), reviews, "nobody was logged in by another page");
         assert_eq!(status(&client.get("/api/fleet", &[own]).await), "200", "nor out");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_action_is_done_by_the_user_of_the_session() {
+    served(true, |client, plane| async move {
+        let (ann, bob) = (client.log_in("user-ann").await, client.log_in("user-bob").await);
+        let (viewer, proxied) = (client.log_in("user-viewer").await, "authorization: Bearer user-cid");
+        for (proof, user) in [(&*ann, "user-ann"), (&*bob, "user-bob"), (proxied, "user-cid")] {
+            let own = client.own(proof).await;
+            for dry in [true, false] {
+                let did = client.act(&own, "cordon", &format!(r#"{{"name": "m1", "dryRun": {dry}}}"#)).await;
+                assert_eq!((status(&did), &body(&did)["text"]), ("200", &json!("did")), "{user}");
+                assert_eq!(plane.done.take(), [(user.to_owned(), Action::Cordon("m1".into()))]);
+            }
+        }
+        let refused = client.act(&client.own(&viewer).await, "cordon", r#"{"name": "m1"}"#).await;
+        assert_eq!(
+            (status(&refused), &body(&refused)["what"]),
+            ("403", &json!("User \"user-viewer\" cannot patch clusters"))
+        );
+        let both = client.own(&bob).await;
+        let mixed = [&both[..], &[proxied.to_owned()]].concat();
+        assert_eq!(
+            status(&client.act(&mixed, "cordon", r#"{"name": "m1"}"#).await),
+            "403",
+            "the token has another session"
+        );
+        assert!(plane.done.take().is_empty());
+
+        let own = client.own(&ann).await;
+        plane.expired.borrow_mut().insert("user-ann".into());
+        assert_eq!(status(&client.act(&own, "cordon", r#"{"name": "m1"}"#).await), "401");
+        assert_eq!(status(&client.get("/session", &[&ann]).await), "401", "the session has ended");
+        assert_eq!(status(&client.act(&own, "cordon", r#"{"name": "m1"}"#).await), "401");
+        let own = client.own(&bob).await;
+        client.send("POST", "/logout", &[ORIGIN, &bob], "").await;
+        assert_eq!(status(&client.act(&own, "cordon", r#"{"name": "m1"}"#).await), "401");
+        assert!(plane.done.take().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn other_pages_change_nothing() {
+    served(true, |client, plane| async move {
+        let (ann, bob) = (client.log_in("user-ann").await, client.log_in("user-bob").await);
+        let (own, of_bob) = (client.own(&ann).await, client.own(&bob).await);
+        let [_, cookie, _, csrf] = &own[..] else { panic!() };
+        let (cookie, csrf, other) = (cookie.as_str(), csrf.as_str(), of_bob[3].as_str());
+        for (what, head, want) in [
+            ("no header", vec![ORIGIN, cookie, JSON], "403"),
+            ("that of another session", vec![ORIGIN, cookie, JSON, other], "403"),
+            ("no value", vec![ORIGIN, cookie, JSON, "x-ironclad-csrf:"], "403"),
+            ("two of them", vec![ORIGIN, cookie, JSON, csrf, csrf], "403"),
+            ("no session", vec![ORIGIN, JSON, csrf], "401"),
+            ("no origin", vec![cookie, JSON, csrf], "403"),
+            ("no origin that is told", vec!["origin: null", cookie, JSON, csrf], "403"),
+            ("another origin", vec!["origin: https://evil.example", cookie, JSON, csrf], "403"),
+            ("the same name without TLS", vec!["origin: http://fleet.example", cookie, JSON, csrf], "403"),
+            ("another port", vec!["origin: https://fleet.example:8443", cookie, JSON, csrf], "403"),
+            (
+                "a name that was made to lead here",
+                vec!["host: rebound.example", "origin: https://rebound.example", cookie, JSON, csrf],
+                "403",
+            ),
+            ("another site", vec![ORIGIN, "sec-fetch-site: cross-site", cookie, JSON, csrf], "403"),
+            ("another name of the site", vec![ORIGIN, "sec-fetch-site: same-site", cookie, JSON, csrf], "403"),
+            ("a form", vec![ORIGIN, cookie, "content-type: text/plain", csrf], "415"),
+            ("no type", vec![ORIGIN, cookie, csrf], "415"),
+        ] {
+            for name in ACTIONS {
+                let answer = client.send("POST", &format!("/do/{name}"), &head, r#"{"name": "m1"}"#).await;
+                assert_eq!(status(&answer), want, "{what}: {name}");
+            }
+        }
+        let head: Vec<&str> = own.iter().map(String::as_str).collect();
+        for method in ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            for name in ACTIONS {
+                let answer = client.send(method, &format!("/do/{name}"), &head, r#"{"name": "m1"}"#).await;
+                assert_eq!(status(&answer), "405", "{method} {name}");
+            }
+        }
+        for path in ["/", "/api/fleet", "/session", "/files/app.js", "/do/delete", "/nothing"] {
+            assert_eq!(status(&client.send("POST", path, &head, "{}").await), "405", "{path}");
+        }
+        let long = format!("{{\"name\": \"{}\"}}", "a".repeat(8 * 1024));
+        assert_eq!(status(&client.act(&own, "cordon", &long).await), "413");
+        for wrong in ["[]", r#"{"name": "--all"}"#, r#"{"name": "m1", "more": 1}"#] {
+            assert_eq!(body(&client.act(&own, "cordon", wrong).await)["status"], 400, "{wrong}");
+        }
+        assert!(plane.done.take().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_the_flag_no_session_changes_anything() {
+    with(|client, _| async move {
+        let own = client.own(&client.log_in("user-ann").await).await;
+        for name in ACTIONS {
+            assert_eq!(status(&client.act(&own, name, r#"{"name": "m1"}"#).await), "405", "{name}");
+        }
+        assert_eq!(status(&client.get("/do/cordon", &[&own[1]]).await), "404");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn actions_of_one_user_leave_room_to_the_others() {
+    served(true, |client, plane| async move {
+        let (ann, bob) = (client.log_in("user-ann").await, client.log_in("user-bob").await);
+        let (of_ann, of_bob) = (client.own(&ann).await, client.own(&bob).await);
+        let head: Vec<&str> = of_ann.iter().map(String::as_str).collect();
+        let mut begun = Vec::new();
+        for _ in 0..4 {
+            begun.push(client.begin("POST", "/do/drain", &head, r#"{"name": "m1"}"#).await);
+        }
+        while status(&client.act(&of_ann, "cordon", r#"{"name": "m2"}"#).await) != "503" {}
+        plane.done.take();
+        assert_eq!(status(&client.act(&of_bob, "cordon", r#"{"name": "m2"}"#).await), "200");
+        assert_eq!(plane.done.take(), [("user-bob".to_owned(), Action::Cordon("m2".into()))]);
+
+        client.send("POST", "/logout", &[ORIGIN, &ann], "").await;
+        for _ in 0..4 {
+            plane.drained.notify_one();
+            while plane.done.borrow().is_empty() {
+                client.get("/session", &[&bob]).await;
+            }
+            assert_eq!(plane.done.take(), [("user-ann".to_owned(), Action::Drain("m1".into()))], "it goes on");
+        }
     })
     .await;
 }

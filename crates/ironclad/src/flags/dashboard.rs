@@ -26,6 +26,9 @@ pub(crate) struct DashboardFlags {
     /// Its private key
     #[arg(long, env = "IRONCLAD_DASHBOARD_TLS_PRIVATE_KEY_FILE", value_name = "FILE")]
     dashboard_tls_private_key_file: Option<PathBuf>,
+    /// Let its pages change something, as `ironclad dashboard --write` does, with the rights of the user's token
+    #[arg(long, env = "IRONCLAD_DASHBOARD_WRITE", value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
+    dashboard_write: bool,
 }
 
 /// A dashboard for users who log in.
@@ -37,6 +40,8 @@ pub(crate) struct BoundDashboard {
     pub(crate) hosts: Vec<String>,
     /// Certificate and key, if none is made.
     pub(crate) files: Option<(PathBuf, PathBuf)>,
+    /// True if users can change something.
+    pub(crate) writes: bool,
 }
 
 impl DashboardFlags {
@@ -57,6 +62,11 @@ impl DashboardFlags {
             }
         };
         if self.dashboard_bind_address == "0" {
+            if self.dashboard_write {
+                let text =
+                    "--dashboard-write is given, and no dashboard is served\n  try: --dashboard-bind-address too";
+                return Err(Misused(text.to_owned()).into());
+            }
             return Ok(None);
         }
         let bind = address("--dashboard-bind-address", &self.dashboard_bind_address)?;
@@ -80,7 +90,7 @@ impl DashboardFlags {
         }
         hosts.sort();
         hosts.dedup();
-        Ok(Some(BoundDashboard { bind, hosts, files }))
+        Ok(Some(BoundDashboard { bind, hosts, files, writes: self.dashboard_write }))
     }
 }
 
@@ -103,6 +113,7 @@ mod tests {
             dashboard_host: hosts.iter().map(|host| (*host).to_owned()).collect(),
             dashboard_tls_cert_file: certificate.map(PathBuf::from),
             dashboard_tls_private_key_file: key.map(PathBuf::from),
+            dashboard_write: false,
         }
     }
 
@@ -122,6 +133,9 @@ mod tests {
         }
         let got = flags("8449", &[], Some("c"), Some("k")).dashboard().unwrap().unwrap();
         assert_eq!(got.files, Some(("c".into(), "k".into())));
+        assert!(!got.writes, "nobody changes something by it without the flag");
+        let writing = |bind: &str| DashboardFlags { dashboard_write: true, ..flags(bind, &[], None, None) };
+        assert!(writing("8449").dashboard().unwrap().unwrap().writes);
         for (flags, want) in [
             (flags("x", &[], None, None), "--dashboard-bind-address \"x\" is not an address and port"),
             (flags("0.0.0.0:1", &[], None, None), "there is no name under which browsers reach the dashboard"),
@@ -132,6 +146,7 @@ mod tests {
             (flags("1", &[""], None, None), "--dashboard-host \"\" is no name"),
             (flags("1", &[], Some("c"), None), "--dashboard-tls-cert-file is given without"),
             (flags("0", &[], None, Some("k")), "--dashboard-tls-private-key-file is given without"),
+            (writing("0"), "--dashboard-write is given, and no dashboard is served"),
         ] {
             let error = flags.dashboard().unwrap_err().to_string();
             assert!(error.starts_with(want), "{error}");

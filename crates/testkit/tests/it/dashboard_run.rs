@@ -11,10 +11,14 @@ use ironclad_testkit::{
     real::{browser_or_skip, until},
 };
 use k8s_openapi::api::{
+    apps::v1::Deployment,
     core::v1::ServiceAccount,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -44,15 +48,20 @@ async fn token(plane: &Client) -> anyhow::Result<String> {
     Ok(made["status"]["token"].as_str().context("a token")?.to_owned())
 }
 
+/// A script that presses the last button whose text begins like this.
+fn press(name: &str) -> String {
+    format!("[...document.querySelectorAll('button')].findLast((one) => one.textContent.startsWith({name:?})).click()")
+}
+
 #[tokio::test]
-async fn a_user_logs_in_with_a_token_and_sees_what_it_may_see() -> anyhow::Result<()> {
+async fn a_user_logs_in_with_a_token_and_sees_and_changes_what_it_may() -> anyhow::Result<()> {
     let Some(program) = browser_or_skip()? else { return Ok(()) };
     let world = World::start(&["--clusters", "1"], "ready").await?;
     let (kubeconfig, port) = (world.kubeconfig(), free_port()?.to_string());
     let plane = client(kubeconfig.as_ref(), Some("ironclad")).await?;
     let token = token(&plane).await?;
     let run = ["run", "--kubeconfig", &kubeconfig, "--context", "ironclad", "--metrics-bind-address", "0"];
-    let flags = ["--dashboard-bind-address", &port];
+    let flags = ["--dashboard-bind-address", &port, "--dashboard-write"];
     let (run, _) = Daemon::start_until(run.into_iter().chain(flags), "dashboard: ").await?;
 
     let mut pages = Pages { browser: Browser::start(&program).await?, origin: format!("https://127.0.0.1:{port}") };
@@ -75,6 +84,24 @@ async fn a_user_logs_in_with_a_token_and_sees_what_it_may_see() -> anyhow::Resul
     pages.has("rowheader", "member1").await?;
     pages.open("/policies").await?;
     pages.has("StaticText", "you may not list propagationpolicies").await.context("with the user's own rights")?;
+
+    let (clusters, roles): (Api<Cluster>, Api<ClusterRole>) = (Api::all(plane.clone()), Api::all(plane.clone()));
+    let taints = async || anyhow::Ok(clusters.get("member1").await?.spec.taints.len());
+    pages.open("/cluster/member1").await?;
+    for (verbs, said, want) in [
+        (json!(["get", "list"]), "User \"system:serviceaccount:default:ann\" cannot", 0),
+        (json!(["get", "list", "update", "patch"]), "Done.", 1),
+    ] {
+        let rules = json!([{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": verbs}]);
+        roles.patch("clusters", &PatchParams::default(), &Patch::Merge(json!({ "rules": rules }))).await?;
+        pages.has("button", "Cordon …").await?;
+        pages.browser.value(&press("Cordon …")).await?;
+        pages.has("StaticText", "member1 cluster cordoned (dry run)").await?;
+        pages.browser.value(&press("Cordon")).await?;
+        pages.has("StaticText", said).await.context("what the user's roles say")?;
+        ensure!(taints().await? == want, "{verbs}: as the user, not as run");
+        pages.browser.value(&press("Close")).await?;
+    }
 
     let accounts: Api<ServiceAccount> = Api::namespaced(plane, "default");
     accounts.delete("ann", &Default::default()).await?;
@@ -99,16 +126,16 @@ async fn a_page_shows_what_it_would_change_and_changes_it() -> anyhow::Result<()
     let Some(program) = browser_or_skip()? else { return Ok(()) };
     let world = World::start(&["--clusters", "3", "--demo", "--dashboard-write"], "ctrl-c").await?;
     let plane = client(world.kubeconfig().as_ref(), Some("ironclad")).await?;
-    let clusters: Api<Cluster> = Api::all(plane);
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    let templates: Api<Deployment> = Api::namespaced(plane, "default");
+    let restarted = async || {
+        let annotations = templates.get("web").await?.spec.and_then(|spec| spec.template.metadata?.annotations);
+        anyhow::Ok(annotations.and_then(|all| all.get("kubectl.kubernetes.io/restartedAt").cloned()))
+    };
     let taints = async || anyhow::Ok(clusters.get("member1").await?.spec.taints.len());
     let mut pages = Pages { browser: Browser::start(&program).await?, origin: world.origin.clone() };
     pages.browser.open(&world.login).await?;
     pages.has("heading", "Fleet").await?;
-    let press = |name: &str| {
-        format!(
-            "[...document.querySelectorAll('button')].findLast((one) => one.textContent.startsWith({name:?})).click()"
-        )
-    };
     pages.open("/cluster/member1").await?;
     pages.has("button", "Cordon …").await?;
     pages.browser.value(&press("Cordon …")).await?;
@@ -121,6 +148,9 @@ async fn a_page_shows_what_it_would_change_and_changes_it() -> anyhow::Result<()
     ensure!(taints().await? == 1, "it is done");
     pages.browser.value(&press("Close")).await?;
     pages.has("StaticText", "unschedulable").await?;
+    pages.has("button", "Uncordon …").await.context("the one that has an effect")?;
+    let titles = "[...document.querySelectorAll('main .actions button')].map((one) => one.textContent).join()";
+    ensure!(pages.browser.value(titles).await? == "Uncordon …,Drain …", "and that one alone");
 
     pages.open("/cluster/member2").await?;
     pages.has("button", "Drain …").await?;
@@ -130,6 +160,14 @@ async fn a_page_shows_what_it_would_change_and_changes_it() -> anyhow::Result<()
 
     pages.open("/workload/default/deployment.apps/web").await?;
     pages.has("button", "Rebalance …").await?;
+    pages.browser.value(&press("Restart …")).await?;
+    pages.has("StaticText", "deployment.apps/web restarted (dry run) (member").await?;
+    pages.has("StaticText", "ironclad rollout restart deployment.apps/web -n default").await?;
+    ensure!(restarted().await?.is_none(), "nothing is done before it is confirmed");
+    pages.browser.value(&press("Restart")).await?;
+    pages.has("StaticText", "Done.").await?;
+    ensure!(restarted().await?.is_some(), "the template is restarted");
+    pages.browser.value(&press("Close")).await?;
     pages.open("/evictions").await?;
     pages.has("button", "Pause all evictions …").await?;
     pages.browser.value(&press("Pause all evictions …")).await?;

@@ -198,7 +198,43 @@ async fn workloads_are_scheduled_anew() -> anyhow::Result<()> {
         let refused = world.verb(line, "").await?;
         ensure!(refused.code == Some(code) && refused.stderr.contains(want), "{line}: {refused:?}");
     }
+    are_restarted(&world).await?;
     world.daemon.stop().await
+}
+
+/// A restart changes the template, and so the copies in both members; what else there is to rollouts is kubectl's.
+async fn are_restarted(world: &World) -> anyhow::Result<()> {
+    const MARK: &str = "kubectl.kubernetes.io/restartedAt: ";
+    let copies = async |names: &str| {
+        let copies = world.verb(&format!("get deploy web -n shop -C {names} -o yaml"), "").await?.success()?;
+        anyhow::Ok(copies.matches(MARK).count())
+    };
+    let dry = world.verb("rollout restart deploy/web -n shop --dry-run=server", "").await?.success()?;
+    ensure!(dry == "deployment.apps/web restarted (server dry run) (member1:2, member2:2)\n", "{dry}");
+    ensure!(!world.plane.run(["get", "deploy", "web", "-n", "shop", "-o", "yaml"]).await?.contains(MARK), "{dry}");
+    world.verb("rollout restart deploy/web -n shop -C member1", "").await?.success()?;
+    ensure!((copies("member1").await?, copies("member2").await?) == (1, 0), "one copy alone");
+    let done = world.verb("rollout restart deploy/web -n shop -o name", "").await?.success()?;
+    ensure!(done == "deployment.apps/web\n", "{done}");
+    until("the copies of both members are restarted", DEADLINE, async || {
+        ensure!(copies("member1,member2").await? == 2);
+        Ok(())
+    })
+    .await?;
+    let status = world.verb("rollout status deploy/web -n shop -C member1", "").await?.success()?;
+    ensure!(status.contains("successfully rolled out"), "{status}");
+    world.verb("rollout pause deploy/web -n shop", "").await?.success()?;
+    for (line, code, want) in [
+        ("rollout restart deploy/web -n shop", 1, "try: ironclad rollout resume deployment/web -n shop"),
+        ("rollout restart rb/web-deployment -n shop", 2, "ResourceBinding web-deployment has no rollout"),
+        ("rollout restart deploy/nope -n shop", 1, "deploy nope does not exist"),
+        ("rollout restart deploy -n shop", 2, "deploy without a name"),
+        ("rollout restart deploy/web -C member1 --dry-run", 2, "without -C"),
+    ] {
+        let refused = world.verb(line, "").await?;
+        ensure!(refused.code == Some(code) && refused.stderr.contains(want), "{line}: {refused:?}");
+    }
+    world.verb("rollout resume deploy/web -n shop", "").await?.success().map(drop)
 }
 
 #[tokio::test]

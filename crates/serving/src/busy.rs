@@ -3,7 +3,10 @@
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,13 +16,20 @@ use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, SizeHint};
 use ironclad_seam::Clock;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::{Answering, Body};
 
 /// Counts the requests of a connection that are not answered whole. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Busy(Arc<watch::Sender<usize>>);
+pub(crate) struct Busy(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    requests: AtomicUsize,
+    /// Told of each change; one waits.
+    changed: Notify,
+}
 
 /// One of them.
 struct Request(Busy);
@@ -27,20 +37,19 @@ struct Request(Busy);
 impl Busy {
     /// Counts a request until its answer is sent or given up.
     pub(crate) fn until_answered(&self, answering: Answering) -> Answering {
-        self.0.send_modify(|requests| *requests += 1);
+        self.0.requests.fetch_add(1, Ordering::SeqCst);
+        self.0.changed.notify_one();
         let request = Request(self.clone());
         async move { Ok(answering.await?.map(|body| Counted { body, _request: request }.boxed_unsync())) }.boxed()
     }
 
     /// Waits until there was no request for this time.
     pub(crate) async fn idle_for(&self, time: Duration, clock: &Clock) {
-        let mut requests = self.0.subscribe();
         loop {
-            let is_idle = *requests.borrow_and_update() == 0;
+            let is_idle = self.0.requests.load(Ordering::SeqCst) == 0;
             tokio::select! {
                 biased;
-                // The sender is there as long as this is.
-                _ = requests.changed() => {}
+                () = self.0.changed.notified() => {}
                 () = clock.sleep(time), if is_idle => return,
             }
         }
@@ -49,7 +58,8 @@ impl Busy {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.0.0.send_modify(|requests| *requests -= 1);
+        self.0.0.requests.fetch_sub(1, Ordering::SeqCst);
+        self.0.0.changed.notify_one();
     }
 }
 

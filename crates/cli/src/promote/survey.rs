@@ -203,10 +203,10 @@ impl Survey<'_> {
             }
             policy
         });
-        if let Some(policy) = &policy {
-            if let Some(instead) = self.claims.instead_of(policy, &template).await? {
-                return Ok(Err(promotion::NotPromoted::Claimed(instead)));
-            }
+        if let Some(policy) = &policy
+            && let Some(instead) = self.claims.instead_of(policy, &template).await?
+        {
+            return Ok(Err(promotion::NotPromoted::Claimed(instead)));
         }
         Ok(Ok(Found::New(Box::new(Promoted { resource: resource.clone(), present, template, policy }))))
     }

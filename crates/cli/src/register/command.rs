@@ -80,7 +80,7 @@ pub struct Command {
     #[arg(long, value_name = "SECONDS", default_value_t = EXPIRATION_SECONDS, value_parser = clap::value_parser!(i32).range(i64::from(EXPIRATION_SECONDS_MIN)..))]
     pub cert_expiration_seconds: i32,
     /// Has no effect: the agent always renews its certificate
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub enable_cert_rotation: bool,
     /// Permissions of the agent in the member: full, or a file with a ClusterRole
     #[arg(long, default_value = "full", value_name = "full|FILE")]

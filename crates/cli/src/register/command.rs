@@ -55,7 +55,7 @@ pub struct Command {
     /// Name for the cluster [default: the cluster of the kubeconfig's context]
     #[arg(long, value_name = "NAME")]
     pub cluster_name: Option<String>,
-    /// Namespace of credentials, in the control plane and in the member
+    /// Namespace of credentials, in both clusters
     #[arg(long, value_name = "NAME", default_value = ironclad_api::namespaces::CLUSTER)]
     pub cluster_namespace: String,
     /// Cloud provider of the member
@@ -80,7 +80,7 @@ pub struct Command {
     #[arg(long, value_name = "SECONDS", default_value_t = EXPIRATION_SECONDS, value_parser = clap::value_parser!(i32).range(i64::from(EXPIRATION_SECONDS_MIN)..))]
     pub cert_expiration_seconds: i32,
     /// Has no effect: the agent always renews its certificate
-    #[arg(long, hide_short_help = true)]
+    #[arg(long)]
     pub enable_cert_rotation: bool,
     /// Permissions of the agent in the member: full, or a file with a ClusterRole
     #[arg(long, default_value = "full", value_name = "full|FILE")]

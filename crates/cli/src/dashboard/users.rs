@@ -1,5 +1,5 @@
-//! Users who log in with a bearer token: the control plane says who they are, and views and actions have the rights of
-//! the token alone.
+//! Users who log in with a bearer token: the control plane says who they are, and views and actions have the rights
+//! of the token alone.
 
 use std::{path::PathBuf, rc::Rc, sync::Arc};
 

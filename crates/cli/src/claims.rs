@@ -1,4 +1,4 @@
-//! Whether another policy of the control plane claims a template before the one that a verb makes for it.
+//! Policies of the control plane that claim a template before the one that a verb makes for it.
 
 use std::collections::BTreeMap;
 

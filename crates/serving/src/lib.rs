@@ -377,7 +377,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_without_a_request_ends_and_one_with_a_request_does_not() {
-        /// What a client of HTTP/2 sends first: the preface, and settings without any.
+        /// First bytes of a client of HTTP/2: the preface, and settings without any.
         const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

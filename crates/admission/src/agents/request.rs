@@ -33,8 +33,8 @@ pub enum Occasion {
 /// A request for the certificate of a cluster's agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRequest {
-    /// Name of the cluster. It is a valid one; the Cluster need not exist. With [`Occasion::Registrar`] it is the end of
-    /// that user's name, and no cluster's.
+    /// Name of the cluster. It is a valid one; the Cluster need not exist. With [`Occasion::Registrar`] it is the end
+    /// of that user's name, and no cluster's.
     pub cluster: String,
     /// Occasion of the request.
     pub occasion: Occasion,

@@ -9,8 +9,8 @@ use percent_encoding::percent_decode_str;
 pub enum Passed {
     /// Objects, discovery and health: whatever is none of the others.
     Api,
-    /// What reaches into the member's network or its containers: exec, attach, port-forward, ephemeral containers, and
-    /// the proxy to Pods, Services and nodes.
+    /// Ways into containers and the member's network: exec, attach, port-forward, ephemeral containers, and the proxy
+    /// to Pods, Services and nodes.
     Exec,
     /// Logs of Pods.
     Logs,
@@ -38,7 +38,6 @@ impl Passed {
             ["pods", _, "exec" | "attach" | "portforward" | "ephemeralcontainers", ..]
             | ["pods" | "services" | "nodes", _, "proxy", ..] => Self::Exec,
             ["pods", _, "log", ..] => Self::Logs,
-            // Logs of a node's services, and what a kubelet serves beside them.
             _ => Self::Api,
         }
     }

@@ -152,9 +152,10 @@ pub fn agent_rights(cluster: &str) -> Vec<Value> {
 }
 
 /// Roles and bindings by which members are registered with a bootstrap token, and by which agents renew their
-/// certificates.
+/// certificates. `is_reviewed`: our admission sees all writes to this control plane. Without it nothing would limit
+/// [`RBAC_GENERATOR`] to agents' namespaces and its own requests, so it gets no such rights.
 #[must_use]
-pub fn bootstrap_rights() -> Vec<Value> {
+pub fn bootstrap_rights(is_reviewed: bool) -> Vec<Value> {
     let label = ("karmada.io/bootstrapping", "rbac-defaults");
     let (bootstrap, renewal) = (
         "system:karmada:certificatesigningrequest:autoapprover",
@@ -174,6 +175,15 @@ pub fn bootstrap_rights() -> Vec<Value> {
     // Karmada's names: over its control plane, this takes the rights of an administrator away.
     let generator = "system:karmada:agent-rbac-generator";
     let info = "system:karmada:bootstrap-signer-clusterinfo";
+    let mut generates = vec![rule("cluster.karmada.io", &["clusters"], "get")];
+    if is_reviewed {
+        generates.extend([
+            rule("", &["namespaces"], "create"),
+            // Admission answers these. Without it an API server refuses whatever grants more than this role.
+            rule(RBAC, &["clusterrolebindings", "clusterroles", "rolebindings", "roles"], "create"),
+            rule("certificates.k8s.io", &["certificatesigningrequests"], "delete"),
+        ]);
+    }
     vec![
         approved(bootstrap, "clusteragent"),
         approved(renewal, "selfclusteragent"),
@@ -182,13 +192,7 @@ pub fn bootstrap_rights() -> Vec<Value> {
         bound("system:karmada:agent-autoapprove-certificate-rotation", renewal, ("Group", AGENT_GROUP)),
         json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": labelled(generator, None, label),
-            "rules": [
-                rule("cluster.karmada.io", &["clusters"], "get"),
-                rule("", &["namespaces"], "create"),
-                // Admission answers these. Without it an API server refuses whatever grants more than this role.
-                rule(RBAC, &["clusterrolebindings", "clusterroles", "rolebindings", "roles"], "create"),
-                rule("certificates.k8s.io", &["certificatesigningrequests"], "delete"),
-            ],
+            "rules": generates,
         }),
         bound(generator, generator, ("User", RBAC_GENERATOR)),
         json!({

@@ -16,8 +16,8 @@ use ironclad_fleet::{
     ClusterName, Gvk, ObjectKey, World, targets,
     tree::{Explained, LinkState, Tree, explains_itself, tree},
 };
-use ironclad_planning::why::explain;
-use ironclad_propagation::skipped_resources::Skipped;
+use ironclad_planning::{views, why::explain};
+use ironclad_propagation::{services::ServiceKey, skipped_resources::Skipped};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Pod;
@@ -34,17 +34,19 @@ use crate::{
     print::{self, Output},
     report::{self, Misused},
     resource::{Resource, Resources, arguments},
+    why::services::{self, Asked},
 };
 
 /// Show how a template reaches its clusters, and where it breaks.
 ///
 /// From the template over its policy, binding and Works to the copies in the members, with the state of each; the first
-/// broken link is marked.
+/// broken link is marked. Of a MultiClusterService, the clusters that have its backends, and those where it is reached.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad tree deploy/web
   ironclad tree deployment web -n shop
   ironclad tree deploy/web --pods
+  ironclad tree mcs/web                                  from which clusters to which
   ironclad tree clusterrole/reader -o json")]
 pub struct Command {
     /// TYPE/NAME, or TYPE and NAME
@@ -74,6 +76,12 @@ pub struct Command {
 /// If the template does not exist, or the control plane does not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
+    if let Some(Asked::Service(name)) = services::asked(&command.resource) {
+        let namespace = command.namespace.as_deref().unwrap_or(client.default_namespace());
+        let (mcs, explanation) = services::look(&client, &ServiceKey::new(namespace, &name), clock).await?;
+        let row = views::multi_cluster_service(&mcs, &explanation);
+        return shown(command.output, &views::service_tree(&row));
+    }
     let [(kind, names)] =
         arguments(&command.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is shown at a time".into()))?;
     let [name] = names.as_slice() else {
@@ -90,11 +98,14 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     seen.silent.print();
     // The control plane answered.
     seen.silent.verdict(seen.asked, true, false)?;
-    let tree = seen.tree;
-    match command.output {
-        Output::Table | Output::Wide => print::out(&print::drawn(rendered(&tree))),
+    shown(command.output, &seen.tree)
+}
+
+fn shown(output: Output, tree: &Tree) -> anyhow::Result<()> {
+    match output {
+        Output::Table | Output::Wide => print::out(&print::drawn(rendered(tree))),
         Output::Name => print::out(&tree.links.iter().map(|link| link.object.clone() + "\n").collect::<String>()),
-        Output::Json | Output::Yaml => print::out(&print::objects(command.output, &[serde_json::to_value(&tree)?])?),
+        Output::Json | Output::Yaml => print::out(&print::objects(output, &[serde_json::to_value(tree)?])?),
     }
 }
 
@@ -240,7 +251,7 @@ async fn explained(
     Ok(explained)
 }
 
-fn key(resource: &Resource, namespace: &str, name: &str) -> ObjectKey {
+pub(crate) fn key(resource: &Resource, namespace: &str, name: &str) -> ObjectKey {
     let gvk = Gvk::from_manifest(&resource.api.api_version, &resource.api.kind);
     ObjectKey { gvk, namespace: namespace.into(), name: name.into() }
 }
@@ -262,7 +273,12 @@ pub(crate) fn whole(object: &DynamicObject, resource: &Resource) -> anyhow::Resu
 }
 
 /// Reads the objects of the template's propagation from the control plane alone; true if Works may not be read.
-async fn related(client: &Client, resource: &Resource, namespace: &str, name: &str) -> anyhow::Result<(World, bool)> {
+pub(crate) async fn related(
+    client: &Client,
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<(World, bool)> {
     let mut world = World::default();
     let Some(template) = api(client.clone(), resource, namespace).get_opt(name).await? else {
         bail!("{} does not exist\n  try: ironclad get {} -A", key(resource, namespace, name), resource.api.plural)

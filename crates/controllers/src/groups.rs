@@ -78,8 +78,11 @@ impl Shared {
             }
             before
         };
-        let read =
-            |binding: &ResourceBinding| (binding.spec.clusters.clone(), binding.spec.workload_affinity_groups.clone());
+        let read = |binding: &ResourceBinding| {
+            // Members count where they are nominated, too.
+            let nominated = binding.status.as_ref().map(|status| status.nominated_clusters.clone()).unwrap_or_default();
+            (binding.spec.clusters.clone(), binding.spec.workload_affinity_groups.clone(), nominated)
+        };
         if old.map(read) == new.map(read) {
             return;
         }

@@ -2,7 +2,7 @@
 // @ts-check
 import { h, patch } from './dom.js';
 import { failure } from './parts.js';
-import { identify, session } from './session.js';
+import { post, session } from './session.js';
 
 /** @typedef {{title: string, action: string, body?: Record<string, string>}} Act */
 
@@ -11,28 +11,8 @@ import { identify, session } from './session.js';
  * @param {Act[]} acts
  */
 export function actions(acts) {
-  if (!session.csrf) return null;
+  if (!session.writes) return null;
   return h('p', { class: 'actions', key: 'actions' }, acts.map((act) => h('button', { key: act.action, click: () => void ask(act) }, `${act.title} …`)));
-}
-
-/**
- * @param {Act} act @param {boolean} dryRun
- * @returns {Promise<{value?: any, failed?: any}>}
- */
-async function send(act, dryRun) {
-  try {
-    if (dryRun) await identify();
-    const response = await fetch(`/do/${act.action}`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-ironclad-csrf': session.csrf ?? '' },
-      body: JSON.stringify({ ...act.body, dryRun }),
-    });
-    const text = await response.text();
-    const found = response.headers.get('content-type') === 'application/json' ? JSON.parse(text) : { status: response.status, what: text.trim() };
-    return response.ok ? { value: found } : { failed: found };
-  } catch (error) {
-    return { failed: { status: 0, what: 'the program that serves this page does not answer', because: [String(error)] } };
-  }
 }
 
 /** @param {Act} act */
@@ -57,10 +37,11 @@ async function ask(act) {
   const waits = (/** @type {string} */ text) => h('p', { class: 'quiet', role: 'status', key: 'waits' }, text);
   const said = (/** @type {any} */ value) => [h('pre', { key: 'said', tabindex: '0' }, value.text || 'nothing to do'), h('p', { key: 'line' }, 'The same is done by ', h('code', null, value.line))];
   show([waits('Asking what it would do …')], null);
-  const rehearsed = await send(act, true);
+  const send = (/** @type {boolean} */ dryRun) => post(`/do/${act.action}`, { ...act.body, dryRun });
+  const rehearsed = await send(true);
   const act_ = async () => {
     show([...(rehearsed.value ? said(rehearsed.value) : []), waits('Doing it …')], null);
-    const done = await send(act, false);
+    const done = await send(false);
     show(done.failed ? refused(done.failed) : [h('p', { role: 'status', key: 'done' }, done.value.underWay ? 'It is under way, and goes on while this program runs.' : 'Done.'), ...said({ ...rehearsed.value, ...done.value })], null);
   };
   if (rehearsed.failed) show(refused(rehearsed.failed), null);

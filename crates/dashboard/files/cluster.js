@@ -34,7 +34,7 @@ export const cluster = {
         fact('Place', [row.provider, row.region, ...row.zones].filter(Boolean).join(' / ')),
         fact('API', h('span', { class: 'mono' }, view.spec.apiEndpoint))),
       section('loss', 'If this cluster were lost', lost
-        ? outcome(context, `/api/plan?cluster=${encodeURIComponent(name)}`)
+        ? outcome(context, `/api/plan?verb=cluster-loss&cluster=${encodeURIComponent(name)}`)
         : [h('p', { class: 'quiet' }, 'The real decisions over a copy of the fleet: nothing is written. The same is told by ', h('code', null, plan), '.'),
           h('button', { click: () => { context.memory.lost = true; context.draw(); } }, 'Plan its loss')]),
       view.waiting ? section('queue', `${count(view.waiting, 'eviction')} from here`, queue(null, view.evictions)) : null,

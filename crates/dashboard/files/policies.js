@@ -18,6 +18,12 @@ function templates(policy) {
 }
 
 /** @param {any} row */
+function edit(row) {
+  const kind = row.namespace ? 'propagationpolicies.policy.karmada.io' : 'clusterpropagationpolicies.policy.karmada.io';
+  return `/plan?${new URLSearchParams({ verb: 'apply', kind, namespace: row.namespace, name: row.name })}`;
+}
+
+/** @param {any} row */
 function clusters(row) {
   if (!row.chosen && !row.everywhere) return h('span', { class: 'mark Broken' }, 'none');
   if (row.everywhere) return row.chosen ? `all ${row.chosen}` : 'the fleet has none';
@@ -62,6 +68,7 @@ export const policies = {
         { name: 'Clusters', field: 'chosen', cell: clusters },
         { name: 'Scheduler', field: 'scheduler', kind: 'tight', cell: (row) => row.scheduler },
         { name: 'Preempts policies', field: 'preemption', kind: 'tight', cell: (row) => (row.preemption === 'Always' ? 'always' : 'never') },
+        { name: 'Change', kind: 'tight', cell: (row) => h('a', { href: edit(row), 'aria-label': `Plan a change of ${row.name}` }, 'plan a change') },
         { name: 'Changes apply', field: 'lazy', kind: 'tight', cell: (row) => (row.lazy ? 'with the template' : 'at once') },
       ], view.rows, { key: (row) => named(row) }),
       pages(context, view),

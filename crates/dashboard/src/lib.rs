@@ -27,5 +27,5 @@ pub use self::{
     serve::Dashboard,
     teams::TeamDashboard,
     token::Token,
-    views::{Account, Admitted, Change, Failed, Look, Reference, Users, Views},
+    views::{Account, Admitted, Change, Failed, Look, Manifests, Reference, Users, Views},
 };

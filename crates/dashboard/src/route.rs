@@ -37,6 +37,8 @@ pub(crate) enum Route {
     Follow(Question, Wanted),
     /// An action.
     Do(String),
+    /// The plan for manifests that the request has.
+    PlanApply,
     /// Nothing is there.
     None,
 }
@@ -51,6 +53,7 @@ pub(crate) fn route(path: &str, query: &str) -> Route {
     match path {
         LOGOUT => return Route::Logout,
         "/session" => return Route::Session,
+        "/plan/apply" => return Route::PlanApply,
         _ => {}
     }
     if let Some(name) = path.strip_prefix("/files/") {
@@ -118,14 +121,19 @@ fn question(view: &str, pairs: &[(String, String)]) -> Option<Question> {
         }),
         "autoscalers" => Question::Autoscalers,
         "autoscaler" => Question::Autoscaler(value("namespace")?, value("name")?),
-        "plan" => match value("taint") {
-            Some(taint) => Question::Plan(Change::Taint(value("cluster")?, taint)),
-            None => {
+        "plan" => Question::Plan(match value("verb")?.as_str() {
+            "cluster-loss" => {
                 let all = pairs.iter().filter(|(name, value)| name == "cluster" && !value.is_empty());
                 let clusters: Vec<String> = all.take(CLUSTERS_MAX).map(|(_, value)| value.clone()).collect();
-                Question::Plan(Change::Loss(Some(clusters).filter(|all| !all.is_empty())?))
+                Change::Loss(Some(clusters).filter(|all| !all.is_empty())?)
             }
-        },
+            "taint" => Change::Taint(value("cluster")?, value("taint")?),
+            "rate" => Change::Rate(value("rate")?),
+            "preemption" => Change::Preemption(value("namespace").unwrap_or_default(), value("name")?),
+            "priority-class" => Change::PriorityClass(value("name")?),
+            "load" => Change::Load(value("namespace").unwrap_or_default(), value("name")?, value("multiply")?),
+            _ => return None,
+        }),
         _ => return None,
     })
 }
@@ -194,14 +202,33 @@ mod tests {
                 view(Question::Manifests(web.clone(), Some("m1".into()))),
             ),
             ("/api/manifests", "name=web&cluster=m1", Route::None),
-            ("/api/plan", "cluster=m1&cluster=m2", view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()])))),
+            ("/plan/apply", "", Route::PlanApply),
+            ("/plan/apply/", "", Route::None),
+            ("/plan/load", "", Route::None),
+            ("/api/plan", "verb=cluster-loss&cluster=m1&cluster=m2", view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()])))),
             ("/api/plan", "", Route::None),
+            ("/api/plan", "cluster=m1", Route::None),
+            ("/api/plan", "verb=cluster-loss", Route::None),
+            ("/api/plan", "verb=rate&rate=5", view(Question::Plan(Change::Rate("5".into())))),
             (
                 "/api/plan",
-                "cluster=m1&taint=a%3Db%3ANoExecute",
+                "verb=preemption&namespace=shop&name=web",
+                view(Question::Plan(Change::Preemption("shop".into(), "web".into()))),
+            ),
+            ("/api/plan", "verb=priority-class&name=high", view(Question::Plan(Change::PriorityClass("high".into())))),
+            (
+                "/api/plan",
+                "verb=load&namespace=shop&name=web&multiply=3",
+                view(Question::Plan(Change::Load("shop".into(), "web".into(), "3".into()))),
+            ),
+            ("/api/plan", "verb=load&name=web", Route::None),
+            ("/api/plan", "verb=apply", Route::None),
+            (
+                "/api/plan",
+                "verb=taint&cluster=m1&taint=a%3Db%3ANoExecute",
                 view(Question::Plan(Change::Taint("m1".into(), "a=b:NoExecute".into()))),
             ),
-            ("/api/plan", "taint=a:NoExecute", Route::None),
+            ("/api/plan", "verb=taint&taint=a:NoExecute", Route::None),
             ("/api/nothing", "", Route::None),
             ("/stream", "view=fleet", Route::Follow(Question::Fleet, Wanted::default())),
             (

@@ -5,6 +5,7 @@
 
 use std::{fmt, io, net::Ipv4Addr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -21,9 +22,10 @@ use crate::{
     desk::{Desk, Jobs, Served, desk},
     door::{self, Address, Asked, Refusal},
     route::{Route, route},
+    rows::Wanted,
     secret::{Keys, Secret},
     stream,
-    views::Views,
+    views::{Change, Failed, Question, Views},
 };
 
 /// Streams at once: one for each open tab.
@@ -34,7 +36,9 @@ const LOOKS_MAX: usize = 4;
 const ACTS_MAX: usize = 4;
 /// Bytes of the head of a request.
 const HEAD_MAX: usize = 16 * 1024;
-/// Time for the body of an action.
+/// Bytes of the body of a plan for manifests.
+const MANIFESTS_MAX: usize = 256 * 1024;
+/// Time for the body of a request.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 /// Methods that are answered.
 pub(crate) const SHOWN: [&str; 2] = ["GET", "HEAD"];
@@ -125,7 +129,11 @@ impl Shared {
         let route = route(head.uri.path(), head.uri.query().unwrap_or_default());
         // The address with the secret may be opened from anywhere: it is worth what the secret is.
         let is_public = matches!(route, Route::Login(_));
-        let methods: &[&str] = if self.writes && matches!(route, Route::Do(_)) { &["POST"] } else { &SHOWN };
+        let methods: &[&str] = match &route {
+            Route::PlanApply => &["POST"],
+            Route::Do(_) if self.writes => &["POST"],
+            _ => &SHOWN,
+        };
         if let Err(refusal) = door::check(&asked(&head, is_public), &self.address, methods) {
             return self.refused(refusal);
         }
@@ -149,9 +157,11 @@ impl Shared {
             },
             // Nobody logs in here.
             Route::Session => {
-                let csrf = self.writes.then(|| csrf.text());
-                answer::view(Ok(json!({ "user": null, "login": false, "logout": false, "csrf": csrf })))
+                let (csrf, writes) = (csrf.text(), self.writes);
+                let told = json!({ "user": null, "login": false, "logout": false, "csrf": csrf, "writes": writes });
+                answer::view(Ok(told))
             }
+            Route::PlanApply => plan_apply(&self.desk, &self.address, &csrf, &head, body).await,
             Route::Do(name) if self.writes => act(&self.desk, &self.address, &csrf, &name, &head, body).await,
             Route::Do(_) | Route::Login(_) | Route::Logout | Route::None => nothing(),
         }
@@ -185,32 +195,65 @@ pub(crate) async fn act(
     head: &Parts,
     body: Incoming,
 ) -> Response<Body> {
+    let body = match sent(desk, address, csrf, head, body, action::BODY_MAX).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    answer::view(match action::wish(name, &body) {
+        Ok(wish) => desk.act(wish).await,
+        Err(failed) => Err(failed),
+    })
+}
+
+/// Plans for manifests that a page of the session with this secret sends. Nothing is written.
+pub(crate) async fn plan_apply(
+    desk: &Desk,
+    address: &Address,
+    csrf: &Secret,
+    head: &Parts,
+    body: Incoming,
+) -> Response<Body> {
+    let body = match sent(desk, address, csrf, head, body, MANIFESTS_MAX).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    answer::view(match serde_json::from_slice(&body) {
+        Ok(manifests) => desk.look(&Question::Plan(Change::Apply(manifests)), &Wanted::default()).await,
+        Err(error) => Err(Failed::new(400, &format!("the body of the plan can't be read: {error}"))),
+    })
+}
+
+/// The JSON body that a page of the session with this secret sends, of so many bytes at most.
+async fn sent(
+    desk: &Desk,
+    address: &Address,
+    csrf: &Secret,
+    head: &Parts,
+    body: Incoming,
+    max: usize,
+) -> Result<Bytes, Response<Body>> {
     let expected = HeaderName::from_static(door::CSRF);
     let mut words = texts(&head.headers, &expected);
     match (words.next(), words.next()) {
         (Some(word), None) if csrf.is(word) => {}
         _ => {
             let (status, text) = Refusal::Csrf.told(address);
-            return answer::text(status, text);
+            return Err(answer::text(status, text));
         }
     }
     let media = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if media != Some(b"application/json") {
-        return answer::text(415, "an action has a body of type application/json".to_owned());
+        return Err(answer::text(415, "what pages send has type application/json".to_owned()));
     }
-    let read = Limited::new(body, action::BODY_MAX).collect();
-    let body = tokio::select! {
+    let read = Limited::new(body, max).collect();
+    tokio::select! {
         biased;
         read = read => match read {
-            Ok(read) => read.to_bytes(),
-            Err(_) => return answer::text(413, format!("a body has at most {} bytes", action::BODY_MAX)),
+            Ok(read) => Ok(read.to_bytes()),
+            Err(_) => Err(answer::text(413, format!("a body has at most {max} bytes"))),
         },
-        () = desk.clock.sleep(BODY_WAIT) => return answer::text(408, "the body did not come in time".to_owned()),
-    };
-    answer::view(match action::wish(name, &body) {
-        Ok(wish) => desk.act(wish).await,
-        Err(failed) => Err(failed),
-    })
+        () = desk.clock.sleep(BODY_WAIT) => Err(answer::text(408, "the body did not come in time".to_owned())),
+    }
 }
 
 pub(crate) fn nothing() -> Response<Body> {
@@ -247,7 +290,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::views::{Account, Change, Failed, Look, Reference};
+    use crate::views::{Account, Look, Reference};
 
     /// Views that count how often somebody looked; one of them is never ready.
     #[derive(Default)]

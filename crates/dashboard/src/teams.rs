@@ -22,7 +22,7 @@ use crate::{
     door::{self, Address, LOGIN, Refusal},
     route::{Route, pairs, route},
     secret::Secret,
-    serve::{SHOWN, act, asked, nothing, texts},
+    serve::{SHOWN, act, asked, nothing, plan_apply, texts},
     sessions::{Attempts, Found, Proof, STREAMS_EACH, Sessions},
     stream,
     token::{TOKEN_MAX, Token},
@@ -151,6 +151,7 @@ impl TeamDashboard {
 fn methods(route: &Route, writes: bool) -> &'static [&'static str] {
     match route {
         Route::Do(_) if writes => &["POST"],
+        Route::PlanApply => &["POST"],
         Route::Login(_) => &["GET", "HEAD", "POST"],
         Route::Logout => &["POST"],
         _ => &SHOWN,
@@ -180,7 +181,7 @@ impl Shared {
             Route::Logout => self.log_out(&head),
             Route::Do(_) if !self.writes => nothing(),
             Route::None => nothing(),
-            Route::Do(_) | Route::Session | Route::View(..) | Route::Follow(..) => match self.session(&head).await {
+            Route::Do(_) | Route::PlanApply | Route::Session | Route::View(..) | Route::Follow(..) => match self.session(&head).await {
                 Ok(Some(session)) => self.of_session(route, &head, body, &session).await,
                 Ok(None) => self.refused(Refusal::Session),
                 Err(NotBegun::Unknown) => answer::log_in_first(NotBegun::Proxied.told().1.to_owned()),
@@ -196,10 +197,12 @@ impl Shared {
         let desk = || self.desk.of(session, self.sessions.clone());
         match route {
             Route::Session => {
-                let csrf = self.writes.then(|| session.csrf.text());
-                let told = json!({ "user": session.user, "login": true, "logout": session.can_end, "csrf": csrf });
+                let (csrf, writes) = (session.csrf.text(), self.writes);
+                let (user, logout) = (&session.user, session.can_end);
+                let told = json!({ "user": user, "login": true, "logout": logout, "csrf": csrf, "writes": writes });
                 answer::view(Ok(told))
             }
+            Route::PlanApply => plan_apply(&desk(), &self.address, &session.csrf, head, body).await,
             Route::Do(name) => {
                 tracing::info!(user = session.user, action = name, "a page of the dashboard asks for an action");
                 act(&desk(), &self.address, &session.csrf, &name, head, body).await

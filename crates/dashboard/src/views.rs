@@ -3,7 +3,7 @@
 use std::{fmt, rc::Rc};
 
 use futures::future::LocalBoxFuture;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{action::Actions, token::Token};
@@ -29,6 +29,26 @@ pub enum Change {
     Loss(Vec<String>),
     /// A cluster gets a taint, as `KEY[=VALUE]:EFFECT`.
     Taint(String, String),
+    /// Evictions go at this rate, per second.
+    Rate(String),
+    /// This workload preempts others: its namespace and name.
+    Preemption(String, String),
+    /// The workloads of this PriorityClass preempt others.
+    PriorityClass(String),
+    /// A FederatedHPA of this namespace and name has this multiple of its load.
+    Load(String, String, String),
+    /// Manifests are applied.
+    Apply(Manifests),
+}
+
+/// Manifests that a page sends.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Manifests {
+    /// YAML documents.
+    pub manifests: String,
+    /// Namespace of those that name none; empty for the default.
+    pub namespace: String,
 }
 
 /// Source of the accounts of clusters.

@@ -44,14 +44,14 @@ pub enum Published {
 /// Maintains the roles and bindings of bootstrap tokens and of agents (specification/operations.md 10.4): creates what
 /// is missing, and replaces rules and subjects that differ. Objects whose annotation
 /// `rbac.authorization.kubernetes.io/autoupdate` is `false` stay as they are. Namespace `kube-public` is created if it
-/// is missing.
+/// is missing. `is_reviewed` as in [`bootstrap_rights`].
 ///
 /// # Errors
 /// `Denied` if the client may not write them; the failure of a request.
-pub async fn install_rights(client: &Client) -> Result<(), Failure> {
+pub async fn install_rights(client: &Client, is_reviewed: bool) -> Result<(), Failure> {
     let writer = Writer::new(WRITER);
     ensure_namespace(client, &writer).await?;
-    for wanted in bootstrap_rights() {
+    for wanted in bootstrap_rights(is_reviewed) {
         retried(async || install_right(client, &writer, &wanted).await).await?;
     }
     Ok(())

@@ -14,6 +14,10 @@ use serde_json::Value;
 
 use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, WorkKey, World, targets};
 
+mod reach;
+
+pub use reach::{Reach, reach};
+
 /// Kind of Pods.
 const POD: &str = "Pod";
 
@@ -55,6 +59,12 @@ pub struct Tree {
 impl Tree {
     fn push(&mut self, depth: usize, object: impl Into<String>, state: LinkState, detail: impl Into<String>) {
         self.links.push(Link { depth, object: object.into(), state, detail: detail.into() });
+    }
+
+    /// The tree of these links, each before those that hang from it.
+    #[must_use]
+    pub fn of(links: Vec<Link>) -> Self {
+        Self { links, first_broken: None }.close()
     }
 
     fn close(mut self) -> Self {
@@ -255,15 +265,6 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, explained: &E
         }
         tree.push(3, format!("leaving {}", task.from_cluster), LinkState::Waiting, detail);
     }
-    let suspended = |cluster: &ClusterName| {
-        bound.spec.suspension.as_ref().is_some_and(|suspension| {
-            suspension.dispatching == Some(true)
-                || suspension
-                    .dispatching_on_clusters
-                    .as_ref()
-                    .is_some_and(|on| on.cluster_names.iter().any(|name| **name == *cluster.0))
-        })
-    };
     let staying = targets::staying(bound.spec);
     let expected = targets::expected_clusters(bound.spec);
     for cluster in &expected {
@@ -274,7 +275,7 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, explained: &E
         let known = work.map(Applied::of).or_else(|| reported.map(Applied::reported));
         let (state, detail) = match &known {
             None => not_made(world, bound, cluster),
-            Some(_) if suspended(cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
+            Some(_) if is_suspended(bound, cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
             Some(known) => match staying.iter().find(|copy| copy.cluster == *cluster && copy.replicas > 0) {
                 Some(copy) => (LinkState::Waiting, copy.stays()),
                 None => (known.state, known.detail.clone()),
@@ -302,6 +303,15 @@ fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, explained: &E
         tree.push(4, format!("Work {}/{name}", names::execution_namespace(&cluster.0)), state, detail);
         copy_at(5, world, template, cluster, &known, tree);
     }
+}
+
+/// Returns whether nothing is dispatched to a cluster.
+fn is_suspended(bound: &Bound<'_>, cluster: &ClusterName) -> bool {
+    bound.spec.suspension.as_ref().is_some_and(|suspension| {
+        let on = suspension.dispatching_on_clusters.as_ref();
+        let on_it = on.is_some_and(|on| on.cluster_names.iter().any(|name| **name == *cluster.0));
+        suspension.dispatching == Some(true) || on_it
+    })
 }
 
 /// The binding's status about a cluster.

@@ -275,7 +275,7 @@ fn execute(verb: Verb, tree: &clap::Command) -> anyhow::Result<()> {
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Backup(command) => backup::run(&command).await,
             Verb::Promote(command) => promote::run(&command, &clock).await,
-            Verb::Apply(command) => apply::run(&command).await,
+            Verb::Apply(command) => apply::run(&command, &clock).await,
             Verb::Rebalance(command) => rebalance::run(&command, &clock).await,
             Verb::Rollout(command) => rollout::run(&command, &clock).await,
             Verb::Kubeconfig(command) => kubeconfig::run(&command).await,

@@ -229,7 +229,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     }
     wait_for_crds(&stored, &server, &seam.clock).await?;
     warn_of_started_templates(&client).await;
-    prepare_registration(&client, &address).await?;
+    let is_reviewed = webhooks.is_some();
     if let Some(webhooks) = webhooks {
         // Every replica serves webhooks, leader or not; the leader's own writes are exempt.
         let listener = tokio::net::TcpListener::bind(webhooks.bind).await.with_context(|| {
@@ -245,6 +245,8 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         serve_webhooks(client.clone(), listener, options, seam).await?;
         announce(&format!("webhooks: {address}"));
     }
+    // After the webhooks, which limit whom it gives rights.
+    prepare_registration(&client, &address, is_reviewed).await?;
 
     let tunnels = Tunnels::of_replica(&seam.rng.uuid());
     let connections = Connections::new(Arc::new(NetworkConnector::new(members.clone(), tunnels.clone())), Scope::All);
@@ -460,9 +462,9 @@ async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {
 
 /// Makes what the registration of members with bootstrap tokens needs. Without the rights to make it, the controllers
 /// run nevertheless.
-async fn prepare_registration(client: &Client, address: &Address) -> anyhow::Result<()> {
+async fn prepare_registration(client: &Client, address: &Address, is_reviewed: bool) -> anyhow::Result<()> {
     let prepare = async || {
-        agents::install_rights(client).await?;
+        agents::install_rights(client, is_reviewed).await?;
         if address.ca_bundle.is_empty() {
             // Members compare the certificates with what they were told of them.
             return Ok(());

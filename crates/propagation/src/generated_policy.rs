@@ -2,7 +2,7 @@
 
 use ironclad_api::{
     names,
-    policy::{ClusterPropagationPolicy, PropagationPolicy},
+    policy::{ClusterPropagationPolicy, PropagationPolicy, ResourceSelector},
 };
 use ironclad_fleet::Gvk;
 use serde_json::{Value, json};
@@ -36,6 +36,18 @@ pub fn of(template: &Value, placement: &Value, name: Option<&str>) -> Value {
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": kind, "metadata": metadata,
         "spec": {"resourceSelectors": [selector], "placement": placement},
     })
+}
+
+/// The template for which a verb made a policy ([`of`]). `None` for policies with other names: they are a user's.
+#[must_use]
+pub fn template_of(policy: Policy<'_>) -> Option<&ResourceSelector> {
+    let [only] = policy.spec().resource_selectors.as_slice() else { return None };
+    let metadata = policy.metadata();
+    let (group, version) = only.api_version.split_once('/').unwrap_or(("", &only.api_version));
+    let gvk = names::gvk_text(group, version, &only.kind);
+    let is_within = only.namespace == metadata.namespace.as_deref().unwrap_or_default();
+    let name = names::policy_name(&only.namespace, &only.name, &gvk);
+    (is_within && !only.name.is_empty() && metadata.name.as_ref() == Some(&name)).then_some(only)
 }
 
 /// The policy that keeps a promoted template in its cluster, and the object there when the template is deleted.
@@ -138,6 +150,30 @@ mod tests {
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
         let got = of_promoted(&wide, "m1", Some("p"));
         assert_eq!((&got["kind"], &got["metadata"]), (&json!("ClusterPropagationPolicy"), &json!({"name": "p"})));
+    }
+
+    #[test]
+    fn generated_policies_are_recognised() {
+        let web =
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}});
+        let made = of(&web, &json!({}), None);
+        for (name, patch, want) in [
+            ("as it was made", json!({}), Some("web")),
+            ("with another placement", json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}}), Some("web")),
+            ("a name of a user's", json!({"metadata": {"name": "web"}}), None),
+            ("in another namespace", json!({"metadata": {"namespace": "other"}}), None),
+            ("for more", json!({"spec": {"resourceSelectors": []}}), None),
+        ] {
+            let mut object = made.clone();
+            ironclad_patch::merge_patch(&mut object, &patch);
+            let policy: PropagationPolicy = serde_json::from_value(object).unwrap();
+            let of = template_of(Policy::Namespaced(&policy)).map(|of| of.name.as_str());
+            assert_eq!(of, want, "{name}");
+        }
+        let role =
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
+        let policy: ClusterPropagationPolicy = serde_json::from_value(of(&role, &json!({}), None)).unwrap();
+        assert_eq!(template_of(Policy::Cluster(&policy)).map(|of| of.name.as_str()), Some("r"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
 use ironclad_api::work::{ResourceBinding, ResourceBindingSpec, TargetCluster};
 use ironclad_fleet::{BindingKey, BindingRef, because::schedule::Refusal};
 
-use crate::plugin::TargetState;
+use crate::{Seen, plugin::TargetState};
 
 /// Groups of workloads, with the clusters of each member.
 #[derive(Debug, Clone, Default)]
@@ -171,6 +171,14 @@ impl Peers {
     }
 }
 
+/// Groups of the binding in which members count where they are nominated, too: they will be there, and their victims
+/// leave in vain if the group goes elsewhere. `None` if there is no nomination.
+pub(crate) fn with_nominated(seen: &Seen<'_>) -> Option<Peers> {
+    let peers = seen.peers.filter(|_| seen.capacity.nominated_count() > 0)?;
+    let nominated = |key: &BindingKey| seen.capacity.nominated_on(key).iter().map(|cluster| cluster.0.clone());
+    Some(peers.with(&seen.binding.key(), |other, on| on.extend(nominated(other))))
+}
+
 fn names(targets: &[TargetCluster]) -> Clusters {
     targets.iter().map(|target| target.name.as_str().into()).collect()
 }
@@ -193,7 +201,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Available, Capacity, Decision, Options, Seen, Since, decide,
+        Available, Capacity, Decision, Options, Since, decide,
         testkit::{at, binding, clusters, duplicated, targets},
     };
 
@@ -208,13 +216,17 @@ mod tests {
     }
 
     fn decision(pending: &ResourceBinding, peers: Option<&Peers>) -> Decision {
-        let (fleet, available, capacity) = (clusters(&["m1", "m2", "m3"]), Available::new(), Capacity::default());
+        decision_beside(pending, peers, &Capacity::default())
+    }
+
+    fn decision_beside(pending: &ResourceBinding, peers: Option<&Peers>, capacity: &Capacity) -> Decision {
+        let (fleet, available) = (clusters(&["m1", "m2", "m3"]), Available::new());
         let options = Options { workload_affinity: peers.is_some(), ..Options::default() };
         let seen = Seen {
             binding: pending.into(),
             clusters: &fleet,
             available: &available,
-            capacity: &capacity,
+            capacity,
             options: &options,
             since: Since::default(),
             preempting: None,
@@ -273,6 +285,29 @@ mod tests {
         let mut plain = binding("plain", 1, &[]);
         plain.spec.placement = Some(duplicated().into());
         plain
+    }
+
+    #[test]
+    fn members_count_where_they_are_nominated() {
+        let rows: [(&str, [&str; 2], [&str; 2], &[&str]); 4] = [
+            ("affinity", ["g=1", ""], ["g=1", ""], &["m2"]),
+            ("another affinity group", ["g=1", ""], ["g=2", ""], &["m1", "m2", "m3"]),
+            ("anti-affinity", ["", "g=1"], ["", "g=1"], &["m1", "m3"]),
+            ("another anti-affinity group", ["", "g=1"], ["", "g=2"], &["m1", "m2", "m3"]),
+        ];
+        for (name, first, second, want) in rows {
+            let (first, pending) = (member("a", first[0], first[1], &[]), member("p", second[0], second[1], &[]));
+            let (mut capacity, peers) = (Capacity::default(), Peers::of([&first, &pending]));
+            capacity.nominate(&first, &targets(&[("m2", 1)]), &Options::default());
+            let placed = |pending: &ResourceBinding, capacity: &Capacity| -> Vec<String> {
+                let decision = decision_beside(pending, Some(&peers), capacity);
+                decision.result().unwrap_or_default().iter().map(|target| target.name.clone()).collect()
+            };
+            assert_eq!(placed(&pending, &capacity), want, "{name}");
+            assert_eq!(placed(&first, &capacity).len(), 3, "{name}: its own nomination");
+            capacity.withdraw_nomination(&BindingRef::from(&first).key());
+            assert_eq!(placed(&pending, &capacity).len(), 3, "{name}: after the nomination");
+        }
     }
 
     #[test]

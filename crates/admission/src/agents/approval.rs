@@ -58,9 +58,19 @@ pub struct Seen<'a> {
     pub lease: Option<(&'a Lease, Duration)>,
     /// The bootstrap token.
     pub token: Token<'a>,
-    /// With [`Occasion::Registrar`], true if its user may do everything: the answer to
-    /// [`super::request::administrator_review`].
-    pub administrator: bool,
+    /// With [`Occasion::Registrar`], the rights of its user.
+    pub registrar: RegistrarRights,
+}
+
+/// Rights of the user as which karmadactl registers a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegistrarRights {
+    /// Those of this control plane are missing: the answer to [`super::request::registrar_rights_review`] is no.
+    Missing,
+    /// Those of this control plane.
+    Own,
+    /// It may do everything: the answer to [`super::request::administrator_review`] is yes.
+    All,
 }
 
 /// Decision on a pending request.
@@ -138,11 +148,18 @@ fn excess(seen: &Seen<'_>) -> Option<(String, Option<Duration>)> {
         );
         return Some((why, None));
     }
-    let why = format!(
-        "user {RBAC_GENERATOR} has all rights, which every holder of a bootstrap token would get; delete the \
-         ClusterRoleBinding by which it has them"
-    );
-    seen.administrator.then_some((why, Some(RIGHTS_AGAIN)))
+    let why = match seen.registrar {
+        RegistrarRights::Own => return None,
+        RegistrarRights::Missing => format!(
+            "user {RBAC_GENERATOR} gets no rights where no webhooks limit what it writes; give ironclad run \
+             --webhook-bind-address, or register with ironclad register"
+        ),
+        RegistrarRights::All => format!(
+            "user {RBAC_GENERATOR} has all rights, which every holder of a bootstrap token would get; delete the \
+             ClusterRoleBinding by which it has them"
+        ),
+    };
+    Some((why, Some(RIGHTS_AGAIN)))
 }
 
 /// Reason for which the token must not name this cluster.
@@ -278,7 +295,7 @@ mod tests {
             cluster: None,
             lease: None,
             token: Token::Secret(&plain),
-            administrator: false,
+            registrar: RegistrarRights::Own,
         };
         let existing = Seen { cluster: Some(&pull), ..seen };
         let taken = |seconds: u64| format!("AgentNameTaken Some({seconds})");
@@ -346,7 +363,7 @@ mod tests {
             cluster: Some(&pull),
             lease: Some((&lease, Duration::ZERO)),
             token: Token::None,
-            administrator: false,
+            registrar: RegistrarRights::Own,
         };
         assert_eq!(decide(&seen), Verdict::Approve(RENEWED));
         assert_eq!(short(&decide(&Seen { may: false, ..seen })), "- Some(60)");
@@ -373,7 +390,7 @@ mod tests {
             cluster: None,
             lease: None,
             token: Token::Secret(&m1),
-            administrator: false,
+            registrar: RegistrarRights::Own,
         };
         let approved = "Auto approving karmadactl certificate after SubjectAccessReview.";
         let refused = "AgentNameRefused None";
@@ -385,7 +402,16 @@ mod tests {
             ("by a token that is gone", Seen { token: Token::Gone, ..seen }, refused),
             ("for a second longer", Seen { request: &long, ..seen }, refused),
             ("for as long as the signer likes", Seen { request: &unlimited, ..seen }, refused),
-            ("where it is an administrator", Seen { administrator: true, ..seen }, "AgentNameRefused Some(60)"),
+            (
+                "where it is an administrator",
+                Seen { registrar: RegistrarRights::All, ..seen },
+                "AgentNameRefused Some(60)",
+            ),
+            (
+                "where no webhooks limit it",
+                Seen { registrar: RegistrarRights::Missing, ..seen },
+                "AgentNameRefused Some(60)",
+            ),
         ] {
             assert_eq!(short(&decide(&seen)), want, "{name}");
         }

@@ -93,12 +93,21 @@ impl AgentRequest {
 /// so, and then no request for its certificate may be approved.
 #[must_use]
 pub fn administrator_review() -> SubjectAccessReview {
-    let all = || Some("*".to_owned());
+    registrar_review("*", "*", "*")
+}
+
+/// The question whether [`RBAC_GENERATOR`] has the rights of this control plane. It gets them where webhooks limit it.
+#[must_use]
+pub fn registrar_rights_review() -> SubjectAccessReview {
+    registrar_review("", "namespaces", "create")
+}
+
+fn registrar_review(group: &str, resource: &str, verb: &str) -> SubjectAccessReview {
     let attributes = ResourceAttributes {
-        group: all(),
-        version: all(),
-        resource: all(),
-        verb: all(),
+        group: Some(group.to_owned()),
+        version: Some("*".to_owned()),
+        resource: Some(resource.to_owned()),
+        verb: Some(verb.to_owned()),
         ..ResourceAttributes::default()
     };
     let spec = SubjectAccessReviewSpec {

@@ -7,6 +7,7 @@ mod failed;
 mod logs;
 mod manifests;
 mod observe;
+mod plans;
 mod policies;
 mod quotas;
 mod scheduling;

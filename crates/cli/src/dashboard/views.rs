@@ -14,11 +14,11 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, logs, manifests, observe, policies, quotas, scheduling, services};
+use super::{failed::failed, logs, manifests, observe, plans, policies, quotas, scheduling, services};
 use crate::{
     bindings,
     connect::Plane,
-    doctor, evictions, leader, members, plan,
+    doctor, evictions, leader, members,
     resource::Resources,
     tree::{self, Ways},
     why,
@@ -268,15 +268,7 @@ impl Live {
     }
 
     async fn plan_of(&self, change: &Change) -> anyhow::Result<Value> {
-        let client = self.client().await?;
-        let mut how: plan::command::How = defaults()?;
-        how.plane = self.plane.clone();
-        let what = match change.clone() {
-            Change::Loss(clusters) => plan::command::What::ClusterLoss { clusters, how: how.clone() },
-            Change::Taint(cluster, taint) => plan::command::What::Taint { cluster, taint, how: how.clone() },
-        };
-        let found = plan::command::consequences(&what, &how, Some(&client), &self.clock).await?;
-        Ok(json!({ "plan": found }))
+        plans::look(&self.plane, &self.client().await?, &self.clock, change).await
     }
 }
 
@@ -385,7 +377,7 @@ fn told_rate(report: &ironclad_failover::taint_manager::Report) -> Value {
 }
 
 /// The arguments of a verb as they are if none is given.
-fn defaults<T: clap::Args>() -> anyhow::Result<T> {
+pub(super) fn defaults<T: clap::Args>() -> anyhow::Result<T> {
     let matches = T::augment_args(clap::Command::new("defaults")).try_get_matches_from(["defaults"])?;
     Ok(T::from_arg_matches(&matches)?)
 }

@@ -93,7 +93,7 @@ mod tests {
     /// An API server refuses a role whose rules are beyond those of its writer.
     #[test]
     fn what_is_granted_to_others_is_within() {
-        let granted = agents::agent_rights("m1").into_iter().chain(agents::bootstrap_rights());
+        let granted = agents::agent_rights("m1").into_iter().chain(agents::bootstrap_rights(true));
         let granted = granted.chain(cluster_roles(&crds()).into_iter().map(|role| serde_json::to_value(role).unwrap()));
         // Role system:node-bootstrapper of Kubernetes, to which bootstrap tokens are bound.
         let bootstrapper = json!({"rules": [{

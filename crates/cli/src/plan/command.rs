@@ -317,7 +317,7 @@ async fn foresee(
 }
 
 /// Options of the plan. `plan rate` takes the rate from its argument.
-pub(super) fn how(what: &What) -> anyhow::Result<How> {
+pub(crate) fn how(what: &What) -> anyhow::Result<How> {
     match what {
         What::ClusterLoss { how, .. } | What::Taint { how, .. } => Ok(how.clone()),
         What::Rate { how, .. } if how.rate.is_some() => {

@@ -28,7 +28,7 @@ const CLUSTERS: [&str; 3] = ["cluster", "clusters", "clusters.cluster.karmada.io
 
 /// An object that is no template and can be explained all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// A MultiClusterService.
     Service(String),
     /// A Cluster.
@@ -36,7 +36,7 @@ pub(super) enum Asked {
 }
 
 /// The question, if it is about one of these kinds.
-pub(super) fn asked(resource: &[String]) -> Option<Asked> {
+pub(crate) fn asked(resource: &[String]) -> Option<Asked> {
     let (kind, name) = match resource {
         [one] => one.split_once('/')?,
         [kind, name] => (kind.as_str(), name.as_str()),
@@ -75,6 +75,19 @@ pub(super) async fn run(asked: &Asked, about: &About, plane: &Plane, clock: &Clo
 }
 
 async fn service(client: &Client, key: &ServiceKey, clock: &Clock) -> anyhow::Result<(Value, Vec<String>)> {
+    let (_, explanation) = look(client, key, clock).await?;
+    Ok((json!(explanation), explanation.lines()))
+}
+
+/// A MultiClusterService with its explanation.
+///
+/// # Errors
+/// If it does not exist, or the control plane does not answer.
+pub(crate) async fn look(
+    client: &Client,
+    key: &ServiceKey,
+    clock: &Clock,
+) -> anyhow::Result<(MultiClusterService, Explanation)> {
     let all: Api<MultiClusterService> = Api::namespaced(client.clone(), &key.namespace);
     let Some(mcs) = all.get_opt(&key.name).await? else {
         bail!("there is no MultiClusterService {key}\n  try: ironclad get mcs -n {}", key.namespace);
@@ -97,7 +110,7 @@ async fn service(client: &Client, key: &ServiceKey, clock: &Clock) -> anyhow::Re
     output::note(ASSUMED);
     let near = &mut None;
     let explanation = explained(client, (key, &mcs), &clusters, &of_service, near, clock.wall_seconds()).await?;
-    Ok((json!(explanation), explanation.lines()))
+    Ok((mcs, explanation))
 }
 
 /// Told with every explanation of a MultiClusterService.

@@ -70,7 +70,7 @@ impl Served {
         let tls = pki.server_config().unwrap();
         seam.tasks.spawn("serve", async move { server.serve(listener, tls).await });
         let served = Self { url, admin, pki, folder, seam };
-        for object in bootstrap_rights() {
+        for object in bootstrap_rights(true) {
             served.put(object).await;
         }
         served.publish(&cluster_info("https://elsewhere:6443", &BASE64_STANDARD.encode(served.pki.ca()))).await;

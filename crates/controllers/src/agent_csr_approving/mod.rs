@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_admission::agents::{
-    approval::{self, Seen, Token, Told, Verdict, decide, token_secret},
-    request::{AgentRequest, Occasion, administrator_review, is_pending},
+    approval::{self, RegistrarRights, Seen, Token, Told, Verdict, decide, token_secret},
+    request::{AgentRequest, Occasion, administrator_review, is_pending, registrar_rights_review},
 };
 use ironclad_api::{
     cluster::Cluster,
@@ -80,7 +80,11 @@ impl Reconciler for AgentCsrApproving {
             return Ok(Next::Forget);
         };
         let (may, token) = (self.allowed(&asked.access_review(&request)).await?, self.token(&request).await?);
-        let administrator = asked.occasion == Occasion::Registrar && self.allowed(&administrator_review()).await?;
+        let registrar = match asked.occasion {
+            Occasion::Registrar if self.allowed(&administrator_review()).await? => RegistrarRights::All,
+            Occasion::Registrar if !self.allowed(&registrar_rights_review()).await? => RegistrarRights::Missing,
+            _ => RegistrarRights::Own,
+        };
         let (cluster, lease) = (self.clusters.get("", &asked.cluster), self.lease(&asked.cluster));
         let seen = Seen {
             request: &request,
@@ -93,7 +97,7 @@ impl Reconciler for AgentCsrApproving {
                 Some(None) => Token::Gone,
                 Some(Some(secret)) => Token::Secret(secret),
             },
-            administrator,
+            registrar,
         };
         match decide(&seen) {
             Verdict::Approve(message) => {

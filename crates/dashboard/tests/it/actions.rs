@@ -95,7 +95,7 @@ async fn with<F: Future>(actions: Option<&Remembered>, test: impl FnOnce(Client)
         let begun = client.send("GET", &path, &[], "").await;
         let cookie = format!("cookie: {}", line(&begun, "set-cookie").unwrap().split(';').next().unwrap());
         let session = body(&client.send("GET", "/session", &[&cookie], "").await);
-        assert_eq!(session["csrf"].is_string(), actions.is_some(), "{session}");
+        assert_eq!(session["writes"], actions.is_some(), "{session}");
         let csrf = format!("x-ironclad-csrf: {}", session["csrf"].as_str().unwrap_or("none"));
         client.own = vec![format!("origin: http://{address}"), cookie, JSON.to_owned(), csrf];
         test(client).await
@@ -121,6 +121,31 @@ async fn without_actions_no_method_does_anything() {
             }
         }
         assert_eq!(status(&client.send("GET", "/do/cordon", &client.own(), "").await), "404");
+    })
+    .await;
+}
+
+/// It only computes, so it needs no `--write`; and it is for pages of the session alone, as actions are.
+#[tokio::test]
+async fn manifests_are_planned_for_pages_of_the_session() {
+    with(None, |client| async move {
+        let [origin, cookie, _, csrf] = &client.own[..] else { panic!() };
+        let (origin, cookie, csrf) = (origin.as_str(), cookie.as_str(), csrf.as_str());
+        let body = r#"{"manifests": "kind: Namespace"}"#;
+        let long = format!("{{\"manifests\": \"{}\"}}", "a".repeat(256 * 1024));
+        for (what, method, head, body, want) in [
+            ("a plan", "POST", vec![origin, cookie, JSON, csrf], body, "200"),
+            ("no header", "POST", vec![origin, cookie, JSON], body, "403"),
+            ("no session", "POST", vec![origin, JSON, csrf], body, "401"),
+            ("another origin", "POST", vec!["origin: https://evil.example", cookie, JSON, csrf], body, "403"),
+            ("a form", "POST", vec![origin, cookie, "content-type: text/plain", csrf], body, "415"),
+            ("another field", "POST", vec![origin, cookie, JSON, csrf], r#"{"dryRun": false}"#, "400"),
+            ("too long", "POST", vec![origin, cookie, JSON, csrf], &long, "413"),
+            ("GET", "GET", vec![cookie], "", "405"),
+            ("PUT", "PUT", vec![origin, cookie, JSON, csrf], body, "405"),
+        ] {
+            assert_eq!(status(&client.send(method, "/plan/apply", &head, body).await), want, "{what}");
+        }
     })
     .await;
 }

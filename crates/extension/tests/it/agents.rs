@@ -34,7 +34,7 @@ impl Plane {
     /// Versions of all objects of bootstrap tokens.
     async fn versions(&self) -> Vec<String> {
         let mut versions = vec![self.get(INFO).await["metadata"]["resourceVersion"].to_string()];
-        for right in bootstrap_rights() {
+        for right in bootstrap_rights(true) {
             let (kind, meta) = (right["kind"].as_str().unwrap().to_lowercase(), &right["metadata"]);
             let within = meta["namespace"].as_str().map(|namespace| format!("namespaces/{namespace}/"));
             let path = format!("{RBAC}/{}{kind}s/{}", within.unwrap_or_default(), meta["name"].as_str().unwrap());
@@ -56,7 +56,7 @@ async fn anonymous_users_may_get_cluster_info_and_nothing_else() {
     let anonymous = plane.of(Identity::anonymous());
     let get = async |path: &str| send(&anonymous, "GET", path, "application/json", &Value::Null).await;
     assert_eq!(get(INFO).await.0, 403, "before the rights");
-    install_rights(&plane.client).await.unwrap();
+    install_rights(&plane.client, true).await.unwrap();
     let (code, _, body) = get(INFO).await;
     assert_eq!((code, &body["data"]["kubeconfig"]), (200, &json!(cluster_info("https://plane:6443", "cGVt"))));
     for path in [
@@ -73,10 +73,10 @@ async fn anonymous_users_may_get_cluster_info_and_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn later_starts_repair_and_write_nothing_else() {
     let plane = plane(Config::default(), &[]).await;
-    install_rights(&plane.client).await.unwrap();
+    install_rights(&plane.client, true).await.unwrap();
     publish(&plane.client, at("https://one"), Published::Replace).await.unwrap();
     let first = plane.versions().await;
-    install_rights(&plane.client).await.unwrap();
+    install_rights(&plane.client, true).await.unwrap();
     publish(&plane.client, at("https://one"), Published::Replace).await.unwrap();
     publish(&plane.client, at("https://two"), Published::Keep).await.unwrap();
     assert_eq!(plane.versions().await, first);
@@ -85,7 +85,7 @@ async fn later_starts_repair_and_write_nothing_else() {
     let right = plane.get(&binding).await;
     plane.patch(&binding, json!({"subjects": null})).await;
     plane.patch(INFO, json!({"data": {"jws-kubeconfig-abcdef": "x"}})).await;
-    install_rights(&plane.client).await.unwrap();
+    install_rights(&plane.client, true).await.unwrap();
     publish(&plane.client, at("https://two"), Published::Replace).await.unwrap();
     assert_eq!(plane.get(&binding).await["subjects"], right["subjects"]);
     let info = plane.get(INFO).await;
@@ -97,10 +97,10 @@ async fn later_starts_repair_and_write_nothing_else() {
 async fn somebody_without_rights_is_denied() {
     let plane = plane(Config::default(), &[]).await;
     let somebody = plane.of(Identity::user("somebody", &[]));
-    assert!(matches!(install_rights(&somebody).await, Err(Failure::Denied(_))));
+    assert!(matches!(install_rights(&somebody, true).await, Err(Failure::Denied(_))));
     assert!(matches!(publish(&somebody, at("https://one"), Published::Keep).await, Err(Failure::Denied(_))));
     let master = plane.of(Identity::user("administrator", &[MASTERS]));
-    install_rights(&master).await.unwrap();
+    install_rights(&master, true).await.unwrap();
 }
 
 /// A control plane with members m1 and m2 in pull mode, and the rights that it writes for their agents.
@@ -251,7 +251,7 @@ async fn an_agent_reads_and_writes_nothing_of_another_member() {
 #[tokio::test(start_paused = true)]
 async fn karmadactl_registers_members_without_any_power() {
     let plane = members().await;
-    install_rights(&plane.client).await.unwrap();
+    install_rights(&plane.client, false).await.unwrap();
     let registrar = plane.of(Identity::user(RBAC_GENERATOR, &[AGENT_GROUP]));
     let namespace =
         |name: &str| json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"}}, "spec": {}});
@@ -271,6 +271,14 @@ async fn karmadactl_registers_members_without_any_power() {
             assert_eq!(code, *want, "{method} {path} {body}: {answer}");
         }
     };
+    // Where nothing reviews what it writes, it reads.
+    answers(&[
+        ("GET", format!("{CLUSTERS}/m1"), &nothing, 200),
+        ("POST", spaces.to_owned(), &namespace("karmada-es-m3"), 403),
+        ("DELETE", format!("{csr}/any"), &nothing, 403),
+    ])
+    .await;
+    install_rights(&plane.client, true).await.unwrap();
     // What it does, for a new name and for one whose agent runs.
     for name in ["m3", "m1"] {
         let rights = agent_rights(name);

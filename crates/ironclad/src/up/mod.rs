@@ -226,7 +226,7 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
     install_crds(&admin, definitions).await?;
     ironclad_cli::crds::install_roles(&admin, roles, false).await?;
     let_administrator_through(&admin).await?;
-    agents::install_rights(&admin).await.context("installing the rights of bootstrap tokens")?;
+    agents::install_rights(&admin, true).await.context("installing the rights of bootstrap tokens")?;
     let info = ClusterInfo { server: &endpoint, certificates: credentials.ca() };
     agents::publish(&admin, info, Published::Replace).await.context("publishing the address of the API")?;
     // A first start ends with the namespace: one that is cut off before makes its members at the next.

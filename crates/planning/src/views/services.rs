@@ -9,7 +9,12 @@ use ironclad_api::{
     multicluster::{ServiceExport, ServiceImport},
     networking::MultiClusterService,
 };
-use ironclad_fleet::{BindingRef, ClusterName, targets, tree::LinkState};
+use ironclad_fleet::{
+    BindingRef, ClusterName,
+    count::count,
+    targets,
+    tree::{Link, LinkState, Tree},
+};
 use ironclad_propagation::services::{
     explain::{Explanation, Source, Target},
     export,
@@ -159,6 +164,31 @@ pub fn service_import(
     };
     let metadata = &import.metadata;
     row("ServiceImport", (&metadata.namespace, &metadata.name), fault, providers, consumers)
+}
+
+/// The tree of a service: the clusters that it comes from, then those where it is reached.
+#[must_use]
+pub fn service_tree(row: &ServiceRow) -> Tree {
+    let link = |depth, object: String, state, detail: String| Link { depth, object, state, detail };
+    let said = |counted: String, reason: &str| match (counted.as_str(), reason) {
+        (_, "") => counted,
+        ("", reason) => reason.to_owned(),
+        (counted, reason) => format!("{counted}, {reason}"),
+    };
+    let slices = |number: usize| count(number, "EndpointSlice");
+    let addresses = |number: usize| if number == 1 { "1 address".to_owned() } else { format!("{number} addresses") };
+    let name = format!("{} {}/{}", row.kind, row.namespace, row.name);
+    let mut links = vec![link(0, name, row.state, said(addresses(row.addresses), &row.reason))];
+    for from in &row.providers {
+        let counted = format!("{} in {}", addresses(from.addresses), slices(from.slices));
+        links.push(link(1, format!("from Cluster {}", from.cluster), from.state, said(counted, &from.detail)));
+    }
+    for to in &row.consumers {
+        let of = to.slices.iter().map(|(from, number)| format!("{} of {from}", slices(*number)));
+        let detail = said(of.collect::<Vec<_>>().join(", "), &to.detail);
+        links.push(link(1, format!("to Cluster {}", to.cluster), to.state, detail));
+    }
+    Tree::of(links)
 }
 
 fn row(
@@ -381,6 +411,49 @@ mod tests {
                 .unwrap();
             assert_eq!(told(&service_import(&import, sources, binding)), want, "{name}");
         }
+    }
+
+    #[test]
+    fn a_tree_leads_from_providers_to_consumers() {
+        let provider = |cluster: &str, addresses, state, detail: &str| Provider {
+            cluster: cluster.to_owned(),
+            slices: 1,
+            addresses,
+            state,
+            detail: detail.to_owned(),
+        };
+        let consumer = |slices: &[(&str, usize)], state, detail: &str| Consumer {
+            cluster: "m3".to_owned(),
+            slices: slices.iter().map(|(from, number)| ((*from).to_owned(), *number)).collect(),
+            state,
+            detail: detail.to_owned(),
+        };
+        let providers = vec![
+            provider("m1", 1, LinkState::Ok, ""),
+            provider("m2", 0, LinkState::Waiting, "held back: it is not ready"),
+        ];
+        let consumers = vec![
+            consumer(&[("m1", 2), ("m2", 1)], LinkState::Ok, ""),
+            consumer(&[], LinkState::Broken, "it is not ready"),
+        ];
+        let namespaced = (&Some("shop".to_owned()), &Some("web".to_owned()));
+        let tree = service_tree(&row("MultiClusterService", namespaced, None, providers, consumers));
+        let lines: Vec<String> = tree
+            .links
+            .iter()
+            .map(|link| format!("{} {} [{:?}] {}", link.depth, link.object, link.state, link.detail))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "0 MultiClusterService shop/web [Ok] 1 address",
+                "1 from Cluster m1 [Ok] 1 address in 1 EndpointSlice",
+                "1 from Cluster m2 [Waiting] 0 addresses in 1 EndpointSlice, held back: it is not ready",
+                "1 to Cluster m3 [Ok] 2 EndpointSlices of m1, 1 EndpointSlice of m2",
+                "1 to Cluster m3 [Broken] it is not ready",
+            ]
+        );
+        assert_eq!(tree.first_broken, Some(4));
     }
 
     #[test]

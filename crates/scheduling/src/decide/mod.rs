@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     Class, CycleEvent, Failure, ScheduleResult, Seen, Step,
     cycle::{self, GroupFailure, Trace, available_replicas},
-    preempt,
+    peers, preempt,
     trigger::{self, ScheduleDecision},
 };
 
@@ -204,6 +204,8 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, on_event: &mut dyn FnMut(Cy
     decision.schedule_type =
         Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
     decision.plan.note(reason.clone().into());
+    let peers = peers::with_nominated(seen);
+    let seen = &Seen { peers: peers.as_ref().or(seen.peers), ..*seen };
     let mut failed = Vec::new();
     let mut trace = Trace::of(seen, &mut decision.plan.because, &mut *on_event);
     match cycle::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {

@@ -6,7 +6,7 @@ use ironclad_api::{
     policy::{ClusterAffinityTerm, Placement},
     work::TargetCluster,
 };
-use ironclad_fleet::{BindingKey, because::schedule::Unhelpful};
+use ironclad_fleet::because::schedule::Unhelpful;
 use jiff::Timestamp;
 
 use super::{Pending, Placed, Plan, plan};
@@ -19,16 +19,12 @@ use crate::{
 };
 
 /// Plan of a preemption for a binding that lacks capacity: of the affinity groups in their order, the first one for
-/// which bindings of lower priority can make room (specification/scheduling.md 15.6). Members of its groups of
-/// workloads count where they are nominated, too: they will be there.
+/// which bindings of lower priority can make room (specification/scheduling.md 15.6).
 ///
 /// # Errors
 /// Why no plan helps; the reason of the first group.
 pub(crate) fn search(seen: &Seen<'_>, placed: &Placed, now: Timestamp) -> Result<Plan, Unhelpful> {
     let Some(placement) = &seen.binding.spec().placement else { return Err(Unhelpful::NoVictims) };
-    let nominated = |key: &BindingKey| seen.capacity.nominated_on(key).iter().map(|cluster| cluster.0.clone());
-    let peers = seen.peers.map(|peers| peers.with(&seen.binding.key(), |other, on| on.extend(nominated(other))));
-    let seen = &Seen { peers: peers.as_ref(), ..*seen };
     let groups = &placement.cluster_affinities;
     if placement.cluster_affinity.is_some() || groups.is_empty() {
         return in_group(seen, placement, None, placed, now);

@@ -98,7 +98,7 @@ fn cluster(name: &str) -> Value {
 async fn agents_get_their_identity_and_keep_to_it() -> anyhow::Result<()> {
     let mut world = World::start(WorldOptions { seed: 7, members: 1 }).await?;
     let admin = world.user();
-    for object in bootstrap_rights() {
+    for object in bootstrap_rights(true) {
         create(&admin, &object).await?;
     }
     for (id, name) in [("abcdef", None), ("fedcba", Some("m9"))] {

@@ -227,6 +227,34 @@ async fn objects_of_pages(plane: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The editor begins with the policy as it is, answers what is typed, and writes nothing.
+async fn a_policy_is_planned_for_as_it_is_written(pages: &mut Pages) -> anyhow::Result<()> {
+    pages.open("/policies").await?;
+    pages.has("link", "Plan a change of wide").await?;
+    let kind = "propagationpolicies.policy.karmada.io";
+    pages.open(&format!("/plan?verb=apply&kind={kind}&namespace=default&name=wide")).await?;
+    pages.has("textbox", "Manifests").await?;
+    pages.has("StaticText", "Nothing would change").await?;
+    let type_ = async |pages: &mut Pages, change: &str| {
+        let script = format!(
+            "(() => {{ const text = document.querySelector('textarea'); text.focus(); text.value = {change}; \
+             text.dispatchEvent(new Event('input', {{ bubbles: true }})); return text.value; }})()"
+        );
+        pages.browser.value(&script).await
+    };
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "written", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "written"}}, "template": {"metadata": {"labels": {"app": "written"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    type_(pages, &format!("JSON.stringify({deployment})")).await?;
+    pages.has("StaticText", "Something would change").await?;
+    pages.has("StaticText", "Deployment default/written").await?;
+    type_(pages, "'kind: ['").await?;
+    pages.has("StaticText", "neither JSON nor YAML").await?;
+    pages.open("/workloads?filter=written").await?;
+    pages.has("StaticText", "0 of").await?;
+    pages.is_quiet()
+}
+
 #[tokio::test]
 async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     let Some(program) = browser_or_skip()? else { return Ok(()) };
@@ -276,6 +304,9 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         ("/scheduling?tab=capacity", "Scheduling", "rowheader", "member1"),
         ("/autoscalers", "Autoscalers", "StaticText", "no FederatedHPA"),
         ("/plan?clusters=member1", "Plan", "rowheader", "Deployment"),
+        ("/plan?verb=taint&clusters=member1&taint=a:NoExecute", "Plan", "rowheader", "Deployment"),
+        ("/plan?verb=rate&rate=5", "Plan", "StaticText", "Nothing would move"),
+        ("/plan?verb=preemption&namespace=default&name=web", "Plan", "region", "Plan"),
         ("/system", "System", "rowheader", "taint-manager"),
         ("/workload/default/deployment.apps/none", "deployment default/none", "heading", "Not found"),
     ] {
@@ -295,6 +326,9 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         pages.is_quiet().with_context(|| path.to_owned())?;
     }
 
+    a_policy_is_planned_for_as_it_is_written(&mut pages).await?;
+    let tree = world.verb(&["tree", "mcs/web"]).await?;
+    ensure!(tree.contains("from Cluster member1") && tree.contains("to Cluster member2"), "{tree}");
     pages.open("/").await?;
     pages.has("rowheader", "member1").await?;
     pages.browser.press("g").await?;

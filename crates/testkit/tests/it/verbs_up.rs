@@ -162,6 +162,79 @@ async fn manifests_are_applied_and_propagated() -> anyhow::Result<()> {
     world.daemon.stop().await
 }
 
+/// A Deployment and a ConfigMap: one has a generation, the other one has not.
+fn labelled(name: &str, replicas: u32, text: &str) -> String {
+    format!(
+        r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, labels: {{team: a}}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec: {{containers: [{{name: c, image: "i:1"}}]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {name}, labels: {{team: a}}}}
+data: {{text: {text}}}
+---
+"#
+    )
+}
+
+#[tokio::test]
+async fn apply_waits_for_clusters_and_prunes_what_it_made() -> anyhow::Result<()> {
+    let Some(world) = World::start().await? else { return Ok(()) };
+    let first = world.member("member1")?;
+    let present = async |name: &str| {
+        let replicas = first.run(["get", "deploy", name, "-o", "jsonpath={.spec.replicas}"]).await?;
+        let text = first.run(["get", "cm", name, "-o", "jsonpath={.data.text}"]).await?;
+        anyhow::Ok(format!("{replicas} {text}"))
+    };
+    // What is told to be applied is there, the first time and each time after.
+    for (replicas, text) in [(2, "one"), (3, "two"), (1, "three")] {
+        let line = "apply -f - -n default -C member1 --wait --timeout 60s";
+        let done = world.verb(line, &labelled("web", replicas, text)).await?;
+        for kind in ["deployment.apps", "configmap"] {
+            let told = format!("{kind}/web is applied in member1");
+            ensure!(done.code == Some(0) && done.stderr.contains(&told), "{done:?}");
+        }
+        ensure!(present("web").await? == format!("{replicas} {text}"), "{done:?}");
+    }
+    world.verb("cordon member1", "").await?.success()?;
+    let late = world.verb("apply -f - -n default -C member1 --wait --timeout 2s", &labelled("api", 1, "x")).await?;
+    let told = "deployment.apps/api is not applied after 2 s: ";
+    let remedy = "try: ironclad tree deployments/api -n default";
+    ensure!(late.code == Some(1) && late.stderr.contains(told) && late.stderr.contains(remedy), "{late:?}");
+    world.verb("uncordon member1", "").await?.success()?;
+
+    // Policies of others stay, also with the same label.
+    world
+        .plane
+        .apply(
+            "apiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\n\
+             metadata: {name: own, namespace: default, labels: {team: a}}\n\
+             spec: {resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: none}], placement: {}}\n",
+        )
+        .await?;
+    let both = labelled("web", 1, "three") + &labelled("api", 1, "x");
+    world.verb("apply -f - -n default --all-clusters -l team=a --wait --timeout 60s", &both).await?.success()?;
+    let policies = async || world.plane.run(["get", "pp", "-o", "name"]).await;
+    ensure!(policies().await?.lines().count() == 5, "{}", policies().await?);
+    let pruned = world.verb("apply -f - -n default --all-clusters --prune -l team=a", &labelled("web", 1, "three")).await?;
+    let pruned = pruned.success()?;
+    let lines: Vec<&str> = pruned.lines().filter(|line| line.ends_with(" pruned")).collect();
+    ensure!(lines.contains(&"deployment.apps/api pruned") && lines.contains(&"configmap/api pruned"), "{pruned}");
+    let of_api = lines.iter().filter(|line| line.starts_with("propagationpolicy.policy.karmada.io/api-")).count();
+    ensure!((of_api, lines.len()) == (2, 4), "{pruned}");
+    let left = policies().await?;
+    ensure!(left.lines().count() == 3 && left.contains("/own\n") && !left.contains("/api-"), "{left}");
+    world.daemon.stop().await
+}
+
 #[tokio::test]
 async fn workloads_are_scheduled_anew() -> anyhow::Result<()> {
     let Some(world) = World::start().await? else { return Ok(()) };

@@ -116,6 +116,24 @@ pub async fn of_plane(
     }
 }
 
+/// Prints the plan for applying these documents, as the verb does.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn of_text(
+    plane: &Plane,
+    client: &Client,
+    text: &str,
+    namespace: Option<&str>,
+    clock: &Clock,
+) -> anyhow::Result<()> {
+    let (documents, kubeconfig) = (super::read::objects(text)?, plane.kubeconfig().ok());
+    let (objects, found) =
+        of_plane(client, kubeconfig.as_ref(), documents, namespace, Preemption::Off, clock, output::note).await?;
+    output::out(&print::table(&objects, &found))?;
+    if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
+}
+
 fn plan_apply(planned: &Planned, preemption: Preemption, clock: &Clock) -> ApplyPlan {
     let interpreter = why::read::interpreter(clock, &planned.after.customizations, Webhooks::default());
     planned.plan_apply(preemption, &interpreter, clock.wall_seconds())

@@ -341,9 +341,7 @@ impl Preemptions {
             by.is_some_and(|by| {
                 // The plan is made once more in the moment of the first eviction.
                 let higher = |(at, of): &(Duration, i32)| *at + IN_FLIGHT >= eviction.at && *of > priority(&by.spec);
-                // Members of its group may have been placed elsewhere meanwhile.
-                let grouped = by.spec.workload_affinity_groups.is_some();
-                !grouped && placed(&by.spec) < by.spec.replicas && !self.placements.iter().any(higher)
+                placed(&by.spec) < by.spec.replicas && !self.placements.iter().any(higher)
             })
         };
         let recent = self.evictions.iter().filter(|eviction| eviction.at >= since && waits(eviction));

@@ -6,6 +6,7 @@ use std::{ffi::OsString, process::Stdio, time::Duration};
 use anyhow::{Context as _, ensure};
 use ironclad_patch::text_at;
 use ironclad_propagation::generated_policy::{self, WithPolicies};
+use ironclad_seam::Clock;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -17,6 +18,11 @@ use crate::{
     members, print,
 };
 
+mod awaited;
+mod pruned;
+
+/// Time for clusters to apply templates.
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Largest size of the manifests of one run, bytes.
 const MANIFESTS_MAX: u64 = 256 << 20;
 
@@ -27,7 +33,7 @@ const MANIFESTS_MAX: u64 = 256 << 20;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad apply -f web.yaml --all-clusters
-  ironclad apply -f web.yaml -n shop -C member1,member2
+  ironclad apply -f web.yaml -n shop -C member1,member2 --wait --timeout 2m
   ironclad apply -k overlays/production --all-clusters --dry-run=server
   ironclad apply -f web.yaml")]
 pub struct Command {
@@ -88,14 +94,14 @@ pub struct Command {
     /// Seconds that deleted objects get to end
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub grace_period: Option<i32>,
-    /// Wait until deleted objects are gone
+    /// Wait until deleted objects are gone and, with -C or --all-clusters, until all clusters have applied the others
     #[arg(long)]
     pub wait: bool,
-    /// Time to wait for them
+    /// Time to wait for them [default for clusters: 5m]
     #[arg(long, value_name = "TIME", value_parser = crate::duration)]
     pub timeout: Option<Duration>,
-    /// Delete objects that were applied before and are not in the manifests, without their policies; needs -l, --all or
-    /// --applyset
+    /// Delete objects that were applied before and are not in the manifests, and their generated policies; needs -l,
+    /// --all or --applyset
     #[arg(long)]
     pub prune: bool,
     /// With --prune, of these kinds: GROUP/VERSION/KIND (repeatable)
@@ -182,7 +188,7 @@ fn of_values<const N: usize>(valued: [(&str, &Option<String>); N]) -> Vec<OsStri
 ///
 /// # Errors
 /// If a cluster does not exist, there is no kubectl, or it fails: then with its exit code.
-pub async fn run(command: &Command) -> anyhow::Result<()> {
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let kubeconfig = command.plane.kubeconfig()?;
     if command.clusters.is_empty() && !command.all_clusters {
         let arguments = [command.choosing(), command.filtering(), command.applying()].concat();
@@ -210,16 +216,29 @@ pub async fn run(command: &Command) -> anyhow::Result<()> {
             "{object} is applied to the control plane alone: objects of its kind or name are not propagated"
         ));
     }
-    tell_claims(Claims::new(plane), &all).await;
+    tell_claims(Claims::new(plane.clone()), &all).await;
     let arguments = [vec!["--filename=-".into()], command.filtering(), command.applying()].concat();
     let [_, stdout] = inherited();
     let mut applier = kubectl::start("apply", &arguments, &kubeconfig, [Stdio::piped(), stdout])?;
     let mut stdin = applier.child.stdin.take().context("kubectl's stdin is a pipe")?;
-    let list = serde_json::to_vec(&print::list(all.manifests))?;
+    let list = serde_json::to_vec(&print::list(all.manifests.clone()))?;
     // If it ends before it has read all, its exit code says why.
     let _ = stdin.write_all(&list).await;
     drop(stdin);
-    applier.ended().await
+    applier.ended().await?;
+    if command.dry_run != DryRun::None {
+        return Ok(());
+    }
+    // An applyset has the policies as its members.
+    if command.prune && command.applyset.is_none() {
+        pruned::policies(&plane, command.selector.as_deref(), &all).await?;
+    }
+    if !command.wait {
+        return Ok(());
+    }
+    let templates: Vec<&Value> = all.generated.iter().filter_map(|at| all.manifests.get(at + 1)).collect();
+    let timeout = command.timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(TIMEOUT);
+    awaited::until_applied(&plane, clock, &templates, timeout).await
 }
 
 /// Tells which templates another policy claims, so that they don't go where the command line says.

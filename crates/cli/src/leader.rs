@@ -9,6 +9,7 @@ use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_planning::{
     Fleet, Settings,
     announcement::{Announcement, CONFIG_MAP, LeaseName},
+    history::Told,
     leader::{Configuration, EstimatorAnswer, QueuedBinding},
 };
 use ironclad_runtime::Api;
@@ -135,6 +136,12 @@ pub(crate) fn take_estimates(fleet: &mut Fleet, binding: &BindingKey, told: &[Es
             (_, fits) => drop(answers.insert(cluster, fits)),
         }
     }
+}
+
+/// The last hour as the leader remembers it, of a binding or an autoscaler (`binding=NAMESPACE/NAME`), or of evictions;
+/// nothing if it does not tell.
+pub(crate) async fn history(client: &Client, of: &str) -> Told {
+    ask(client, &format!("history{of}")).await.unwrap_or_default()
 }
 
 /// The bindings that wait for the scheduler, in order.

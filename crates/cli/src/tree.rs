@@ -13,7 +13,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_fleet::{
-    ClusterName, Gvk, ObjectKey, World, targets,
+    BindingKey, ClusterName, Gvk, ObjectKey, World, targets,
     tree::{Explained, LinkState, Tree, explains_itself, tree},
 };
 use ironclad_planning::{views, why::explain};
@@ -129,6 +129,8 @@ pub(crate) struct Seen {
     pub(crate) silent: Silent,
     /// Works may not be read.
     pub(crate) without_works: bool,
+    /// Its binding, if it has one.
+    pub(crate) binding: Option<BindingKey>,
 }
 
 /// Looks at a template and at all that it leads to.
@@ -171,8 +173,9 @@ pub(crate) async fn look(
         pods.into_iter().for_each(|pod| world.insert_member(cluster.clone(), pod));
     }
     let without_works = explained.without_works;
+    let binding = world.all_bindings().next().map(|binding| binding.key());
     let Some(tree) = tree(&world, &key, &explained) else { bail!("{key} does not exist") };
-    Ok(Seen { tree, asked: members.len(), silent: copies.silent, without_works })
+    Ok(Seen { tree, asked: members.len(), silent: copies.silent, without_works, binding })
 }
 
 /// The Pods that a copy selects.

@@ -55,6 +55,11 @@ impl Explain {
         self.0.evictions.get()?()
     }
 
+    /// The first part of [`Self::evictions`].
+    pub(crate) fn eviction_report(&self) -> Option<Report> {
+        self.evictions().map(|(report, _)| report)
+    }
+
     /// The queue of the scheduler, in order. `None` if it does not run.
     pub(crate) fn scheduling_queue(&self) -> Option<Vec<QueuedBinding>> {
         Some(self.0.scheduling.get()?())

@@ -32,6 +32,7 @@ mod explain;
 mod federated_hpa;
 mod graceful_eviction;
 mod groups;
+mod history;
 mod hpa_scale_target_marker;
 mod index;
 mod interpreter;

@@ -18,7 +18,9 @@ use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{agent, announce, backends::Backends, controller::Controller, registry, settings::Settings, setup::Setup};
+use crate::{
+    agent, announce, backends::Backends, controller::Controller, history, registry, settings::Settings, setup::Setup,
+};
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
 pub struct Controllers {
@@ -41,6 +43,8 @@ impl Controllers {
         let mut running = registry::construct(&setup);
         let agent = setup.settings.agent_of.as_ref().map(|cluster| ("agent", agent::new(&setup, cluster)));
         running.extend(agent);
+        let history = setup.settings.history.as_ref().map(|kept| ("history", history::new(&setup, kept)));
+        running.extend(history);
         let registry = Arc::new(setup.take_registry());
         Arc::new(Self { setup, running, registry })
     }
@@ -85,6 +89,13 @@ impl Controllers {
     #[must_use]
     pub fn explain_evictions(&self) -> Option<(Report, Vec<Row>)> {
         self.setup.explain.evictions()
+    }
+
+    /// What the last hour was like; `None` if this process does not remember it.
+    #[must_use]
+    pub fn history(&self, of: &planning::history::Of) -> Option<planning::history::Told> {
+        let history = self.setup.settings.history.as_ref()?;
+        Some(history.lock().told(of, self.setup.seam.clock.wall_seconds()))
     }
 
     /// The settings that decisions on placement read, and the state of every controller.

@@ -7,6 +7,7 @@ use ironclad_estimator::ClientTls;
 use ironclad_failover::{self as failover, cluster::report::AgentReport};
 use ironclad_fleet::{ClusterName, gates::Gates};
 use ironclad_interpreter_lua::RunningScripts;
+use ironclad_planning::history::History;
 use ironclad_runtime::Scope;
 use ironclad_scheduling as scheduling;
 use parking_lot::Mutex;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub member_metrics: ironclad_membermetrics::Options,
     /// Record of the interpreter scripts that run, if the process keeps one.
     pub running_scripts: Option<Arc<RunningScripts>>,
+    /// Memory of the last hour, if the process keeps one.
+    pub history: Option<Arc<Mutex<History>>>,
 }
 
 /// Name of the descheduler in `--controllers`.

@@ -1,5 +1,6 @@
 // FederatedHPAs, and the last round of one.
 // @ts-check
+import { chart } from './chart.js';
 import { h } from './dom.js';
 import { ago, count, quoted } from './format.js';
 import { mark, none, notes, pages, table, tools } from './parts.js';
@@ -31,11 +32,18 @@ export const autoscalers = {
   },
 };
 
+/** Replicas over the last hour, and what each metric proposed. @param {any} view */
+function lately({ lately: { since, rounds = [] } = {}, report }) {
+  const line = (/** @type {string} */ name, /** @type {(round: any) => number | null} */ value) => ({ name, points: rounds.map((/** @type {any} */ round) => [Date.parse(round.at), value(round) ?? null]) });
+  const metrics = (report.metrics ?? []).map((/** @type {any} */ metric, /** @type {number} */ at) => line(`proposed by ${metric.name}`, (round) => round.proposals[at]));
+  return rounds.length ? chart('Last hour', [line('replicas', (round) => round.current), line('wanted', (round) => round.desired), ...metrics], since, true) : null;
+}
+
 /** @type {import('./app.js').Page} */
 export const autoscaler = {
   title: ({ parts }) => `federatedhpa ${parts[0]}/${parts[1]}`,
   crumb: () => h('a', { href: '/autoscalers' }, 'Autoscalers'),
   view: ({ parts }) => `view=autoscaler&${new URLSearchParams({ namespace: parts[0], name: parts[1] })}`,
   cli: ({ parts }) => `ironclad why fhpa/${quoted(parts[1])} -n ${quoted(parts[0])}`,
-  draw: (view) => [notes(view.notes), h('pre', { tabindex: '0', role: 'region', 'aria-label': 'The last round', key: 'round' }, view.text)],
+  draw: (view) => [notes(view.notes), lately(view), h('pre', { tabindex: '0', role: 'region', 'aria-label': 'The last round', key: 'round' }, view.text)],
 };

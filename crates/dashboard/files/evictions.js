@@ -1,6 +1,7 @@
 // The eviction queue, in order.
 // @ts-check
 import { actions } from './actions.js';
+import { chart } from './chart.js';
 import { ago } from './format.js';
 import { clusterLink, mark, none, notes, pages, rateLine, table, tools } from './parts.js';
 
@@ -26,6 +27,13 @@ export function queue(context, rows) {
   ], rows, { key: (row) => `${row.binding.namespace}/${row.binding.name} ${row.cluster}` });
 }
 
+/** The queue over the last hour, if something waited in it. @param {any} told */
+function lately({ since, evictions = [] } = {}) {
+  if (!evictions.some((/** @type {any} */ one) => one.waiting || one.parked)) return null;
+  const line = (/** @type {string} */ name, /** @type {string} */ field) => ({ name, points: evictions.map((/** @type {any} */ one) => [Date.parse(one.at), one[field]]) });
+  return chart('Last hour', [line('waiting', 'waiting'), line('with nowhere to go', 'parked'), line('evictions per second in force', 'rate')], since, false);
+}
+
 /** @type {import('./app.js').Page} */
 export const evictions = {
   title: () => 'Evictions',
@@ -33,7 +41,7 @@ export const evictions = {
   cli: () => 'ironclad get evictions -o wide',
   draw(view, context) {
     const change = view.paused ? { title: 'Resume evictions', action: 'resume-failover' } : { title: 'Pause all evictions', action: 'pause-failover' };
-    const head = [rateLine(view.rate, view.paused), actions([change]), notes(view.notes)];
+    const head = [rateLine(view.rate, view.paused), actions([change]), notes(view.notes), lately(view.lately)];
     if (!view.total) return [...head, none('No evictions wait. What the loss of a cluster would evict:', 'ironclad plan cluster-loss CLUSTER')];
     return [...head, tools(context, view, 'state=Parked, cluster=member1, text'), queue(context, view.rows), pages(context, view)];
   },

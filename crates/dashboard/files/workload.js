@@ -1,6 +1,7 @@
 // One template: the tree to its Pods, why it is where it is, what happened, its manifests, and logs of its copies.
 // @ts-check
 import { actions } from './actions.js';
+import { byCluster, chart } from './chart.js';
 import { h } from './dom.js';
 import { count, quoted } from './format.js';
 import { clusterLink, failure, happened, mark, none, notes, pages, table, tabs, tools, WORDS } from './parts.js';
@@ -116,7 +117,7 @@ function tree(view, context) {
     while (last + 1 < links.length && links[last + 1].depth >= links[i].depth) last += 1;
     return links.map((/** @type {any} */ link, /** @type {number} */ at) => (link.depth === links[i].depth && at >= first && at <= last ? at : -1)).filter((/** @type {number} */ at) => at >= 0);
   };
-  return h('div', { role: 'tree', 'aria-label': 'From the template to its Pods', keydown: press }, visible.map((i) => {
+  const shown = h('div', { role: 'tree', 'aria-label': 'From the template to its Pods', keydown: press }, visible.map((i) => {
     const link = links[i];
     const beside = siblings(i);
     const isOpen = hasChildren(i) ? String(!memory.closed.has(keys[i])) : null;
@@ -129,6 +130,8 @@ function tree(view, context) {
     link.detail ? h('span', { class: 'quiet' }, link.detail) : null,
     firstBroken === i ? h('span', { class: link.state === 'Broken' ? 'tag bad' : 'tag wait' }, link.state === 'Broken' ? 'look here first' : 'waits for this') : null);
   }));
+  const { since, placements = [] } = view.lately ?? {};
+  return [shown, chart('Replicas over the last hour', byCluster(placements), since, true)];
 }
 
 /** @param {any} view */

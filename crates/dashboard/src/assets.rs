@@ -26,12 +26,13 @@ pub(crate) static DOCUMENT: File =
 /// The page at which a user logs in.
 pub(crate) static LOGIN: &str = include_str!("../files/login.html");
 
-static FILES: [File; 22] = files![
+static FILES: [File; 23] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
     ("actions.js", SCRIPT),
     ("autoscalers.js", SCRIPT),
+    ("chart.js", SCRIPT),
     ("dom.js", SCRIPT),
     ("format.js", SCRIPT),
     ("keys.js", SCRIPT),

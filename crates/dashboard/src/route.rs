@@ -205,7 +205,11 @@ mod tests {
             ("/plan/apply", "", Route::PlanApply),
             ("/plan/apply/", "", Route::None),
             ("/plan/load", "", Route::None),
-            ("/api/plan", "verb=cluster-loss&cluster=m1&cluster=m2", view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()])))),
+            (
+                "/api/plan",
+                "verb=cluster-loss&cluster=m1&cluster=m2",
+                view(Question::Plan(Change::Loss(vec!["m1".into(), "m2".into()]))),
+            ),
             ("/api/plan", "", Route::None),
             ("/api/plan", "cluster=m1", Route::None),
             ("/api/plan", "verb=cluster-loss", Route::None),

@@ -181,15 +181,17 @@ impl Shared {
             Route::Logout => self.log_out(&head),
             Route::Do(_) if !self.writes => nothing(),
             Route::None => nothing(),
-            Route::Do(_) | Route::PlanApply | Route::Session | Route::View(..) | Route::Follow(..) => match self.session(&head).await {
-                Ok(Some(session)) => self.of_session(route, &head, body, &session).await,
-                Ok(None) => self.refused(Refusal::Session),
-                Err(NotBegun::Unknown) => answer::log_in_first(NotBegun::Proxied.told().1.to_owned()),
-                Err(why) => {
-                    let (status, text) = why.told();
-                    answer::text(status, text.to_owned())
+            Route::Do(_) | Route::PlanApply | Route::Session | Route::View(..) | Route::Follow(..) => {
+                match self.session(&head).await {
+                    Ok(Some(session)) => self.of_session(route, &head, body, &session).await,
+                    Ok(None) => self.refused(Refusal::Session),
+                    Err(NotBegun::Unknown) => answer::log_in_first(NotBegun::Proxied.told().1.to_owned()),
+                    Err(why) => {
+                        let (status, text) = why.told();
+                        answer::text(status, text.to_owned())
+                    }
                 }
-            },
+            }
         }
     }
 

@@ -5,7 +5,10 @@ use ironclad_controllers::Controllers;
 use ironclad_extension::explain::{Leader, Leads};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
-use ironclad_planning::leader::{Configuration, EstimatorAnswer, QueuedBinding};
+use ironclad_planning::{
+    history::{Of, Told},
+    leader::{Configuration, EstimatorAnswer, QueuedBinding},
+};
 use ironclad_runtime::leader::Elector;
 use serde_json::Value;
 
@@ -28,6 +31,10 @@ impl Leader for Here {
 
     fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value> {
         serde_json::to_value(&*self.ask(|controllers| controllers.explain_autoscaler(namespace, name))?).ok()
+    }
+
+    fn history(&self, of: &Of) -> Option<Told> {
+        self.ask(|controllers| controllers.history(of))
     }
 
     fn configuration(&self) -> Option<Configuration> {

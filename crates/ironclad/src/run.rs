@@ -207,6 +207,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let (explain, proxy, aggregated) = (args.explain.explain()?, args.proxy.proxy()?, args.clusters.clusters()?);
     let dashboard = args.dashboard.dashboard()?;
     settings.member_metrics = of_metrics.clone();
+    settings.history = Some(Arc::default());
     settings.running_scripts = args
         .script_state_dir
         .clone()

@@ -30,6 +30,7 @@ pub mod apply;
 pub mod doctor;
 pub mod drain;
 pub mod evicted;
+pub mod history;
 pub mod leader;
 pub mod load;
 mod loops;

@@ -159,7 +159,11 @@ mod tests {
         let made = of(&web, &json!({}), None);
         for (name, patch, want) in [
             ("as it was made", json!({}), Some("web")),
-            ("with another placement", json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}}), Some("web")),
+            (
+                "with another placement",
+                json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["m1"]}}}}),
+                Some("web"),
+            ),
             ("a name of a user's", json!({"metadata": {"name": "web"}}), None),
             ("in another namespace", json!({"metadata": {"namespace": "other"}}), None),
             ("for more", json!({"spec": {"resourceSelectors": []}}), None),

@@ -45,7 +45,8 @@ pub(super) async fn until_applied(
     timeout: Duration,
 ) -> anyhow::Result<()> {
     let resources = Resources::of(plane).await.context("asking the control plane what it serves")?;
-    let of = |template: &&'_ Value| resources.of_kind(text_at(template, "/apiVersion"), text_at(template, "/kind")).cloned();
+    let of =
+        |template: &&'_ Value| resources.of_kind(text_at(template, "/apiVersion"), text_at(template, "/kind")).cloned();
     let known = templates.iter().filter_map(|template| Some((*template, of(template)?)));
     let mut waiting: Vec<Awaited<'_>> = known
         .map(|(template, resource)| Awaited {
@@ -74,8 +75,11 @@ pub(super) async fn until_applied(
         clock.sleep(LOOK).await;
     }
     for one in &waiting {
-        let (kind, namespace, name) =
-            (&one.resource.api.plural, text_at(one.template, "/metadata/namespace"), text_at(one.template, "/metadata/name"));
+        let (kind, namespace, name) = (
+            &one.resource.api.plural,
+            text_at(one.template, "/metadata/namespace"),
+            text_at(one.template, "/metadata/name"),
+        );
         let at = if namespace.is_empty() { String::new() } else { format!(" -n {namespace}") };
         print::note(&format!(
             "{} is not applied after {} s: {}\n  try: ironclad tree {kind}/{name}{at}",

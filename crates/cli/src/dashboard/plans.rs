@@ -34,8 +34,12 @@ pub(super) async fn look(plane: &Plane, client: &Client, clock: &Clock, change: 
     let source = || preemption::Source { dump: None, output: Format::Table, plane: plane.clone() };
     let plan = match change.clone() {
         Change::Loss(clusters) => return moves(What::ClusterLoss { clusters, how: how()? }, client, clock).await,
-        Change::Taint(cluster, taint) => return moves(What::Taint { cluster, taint, how: how()? }, client, clock).await,
-        Change::Rate(rate) => return moves(What::Rate { at: number("rate", &rate)?, how: how()? }, client, clock).await,
+        Change::Taint(cluster, taint) => {
+            return moves(What::Taint { cluster, taint, how: how()? }, client, clock).await;
+        }
+        Change::Rate(rate) => {
+            return moves(What::Rate { at: number("rate", &rate)?, how: how()? }, client, clock).await;
+        }
         Change::Apply(given) => {
             let namespace = named(given.namespace);
             let verb = apply::of_text(plane, client, &given.manifests, namespace.as_deref(), clock);

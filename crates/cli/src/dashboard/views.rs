@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use futures::FutureExt as _;
 use ironclad_api::autoscaling::FederatedHPA;
 use ironclad_dashboard::{Account, Change, Failed, Look, Reference, Views};
-use ironclad_fleet::tree::LinkState;
-use ironclad_planning::views;
+use ironclad_fleet::{BindingKey, tree::LinkState};
+use ironclad_planning::{history::Told, views};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::Client;
@@ -119,7 +119,13 @@ impl Live {
         if seen.without_works {
             notes.push("Works may not be read: what is applied is told by the binding".to_owned());
         }
-        Ok(json!({ "tree": seen.tree, "notes": notes }))
+        let lately = match &seen.binding {
+            Some(BindingKey { namespace, name }) => {
+                leader::history(&client, &format!("?binding={namespace}/{name}")).await
+            }
+            None => Told::default(),
+        };
+        Ok(json!({ "tree": seen.tree, "notes": notes, "lately": lately }))
     }
 
     async fn why_of(&self, template: &Reference) -> anyhow::Result<Value> {
@@ -201,7 +207,10 @@ impl Live {
         let client = self.client().await?;
         let (leader, queue, _) = evictions::list::look(&client, &self.clock).await?;
         let report = leader.report.as_ref().map(told_rate);
-        Ok(json!({ "rows": queue.rows, "rate": report, "paused": leader.paused, "notes": queue.notes }))
+        let lately = leader::history(&client, "").await;
+        Ok(
+            json!({ "rows": queue.rows, "rate": report, "paused": leader.paused, "notes": queue.notes, "lately": lately }),
+        )
     }
 
     async fn events_of(&self) -> anyhow::Result<Value> {
@@ -264,7 +273,8 @@ impl Live {
     async fn autoscaler_of(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let report = crate::autoscaler::last_round(&client, namespace, name).await?;
-        Ok(json!({ "text": report.lines().join("\n"), "report": report }))
+        let lately = leader::history(&client, &format!("?autoscaler={namespace}/{name}")).await;
+        Ok(json!({ "text": report.lines().join("\n"), "report": report, "lately": lately }))
     }
 
     async fn plan_of(&self, change: &Change) -> anyhow::Result<Value> {

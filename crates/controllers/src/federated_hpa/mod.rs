@@ -15,7 +15,7 @@ use ironclad_autoscaling::{
         report::{Report, Round},
     },
 };
-use ironclad_fleet::reference;
+use ironclad_fleet::{BindingKey, reference};
 use ironclad_hpa::{
     Plan, explain,
     history::History,
@@ -28,6 +28,7 @@ use ironclad_hpa::{
 use ironclad_membermetrics::MemberMetrics;
 use ironclad_members::Member;
 use ironclad_patch::selector::LabelSelector;
+use ironclad_planning::history as lately;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
 use jiff::Timestamp;
@@ -63,6 +64,8 @@ struct Autoscaler {
     applier: Applier,
     metrics: HpaMetrics,
     states: Mutex<BTreeMap<Key, State>>,
+    /// Memory of the last hour, if the process keeps one.
+    lately: Option<Arc<Mutex<lately::History>>>,
 }
 
 /// State in memory of one object.
@@ -118,6 +121,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         options,
         metrics,
         states: Mutex::default(),
+        lately: setup.settings.history.clone(),
     });
     on_change(&this.objects, &this, Autoscaler::on_object);
     on_change(&this.observer.distributed, &this, Autoscaler::on_distributed);
@@ -211,7 +215,14 @@ impl Autoscaler {
             trace: Some(&trace),
             ..self.round(object, &spec, &plan, &state.history, now)
         };
-        state.report = Some(Arc::new(report.report()));
+        let report = report.report();
+        if let Some(lately) = &self.lately {
+            let proposals = report.metrics.iter().map(|metric| metric.proposal).collect();
+            let round = lately::Round { at: now, current: report.current, desired: report.desired, proposals };
+            let key = BindingKey { namespace: (*key.namespace).into(), name: (*key.name).into() };
+            lately.lock().round(key, round);
+        }
+        state.report = Some(Arc::new(report));
         plan
     }
 

@@ -13,7 +13,10 @@ use http::{HeaderValue, Method, Request, Response, header::CONTENT_TYPE};
 use ironclad_apiserver::{ApiError, Identity, RequestBody, ResponseBody, Route, RouteFuture};
 use ironclad_failover::taint_manager::{Report, Row};
 use ironclad_fleet::BindingKey;
-use ironclad_planning::leader::{Configuration, EstimatorAnswer, QueuedBinding};
+use ironclad_planning::{
+    history::{Of, Told},
+    leader::{Configuration, EstimatorAnswer, QueuedBinding},
+};
 use serde_json::{Value, json};
 
 use crate::aggregated::failure;
@@ -37,6 +40,9 @@ pub trait Leader: Send + Sync {
     /// Answers of the accounts of clusters and of estimators over gRPC about a binding; none if its result does not
     /// depend on capacity.
     fn estimates(&self, binding: &BindingKey) -> Vec<EstimatorAnswer>;
+
+    /// Memory of the last hour; `None` while this process keeps none.
+    fn history(&self, of: &Of) -> Option<Told>;
 
     /// Its settings and controllers; `None` while no controllers run in this process.
     fn configuration(&self) -> Option<Configuration>;
@@ -90,6 +96,11 @@ impl Explain {
                 let message = "estimates are those of one binding: ask with ?binding=NAMESPACE/NAME";
                 let binding = binding_of(query).ok_or_else(|| ApiError::bad_request(message))?;
                 Ok(list("EstimateList", json!(self.0.estimates(&binding))))
+            }
+            ["history"] => {
+                let message = "no controllers run in this process: another one leads";
+                let told = self.0.history(&asked_history(query)?).ok_or_else(|| unavailable(message))?;
+                Ok(object("History", json!(told)))
             }
             ["schedulingqueue"] => {
                 let message = "the scheduler does not run in this process: --controllers leaves it out";
@@ -147,9 +158,26 @@ fn list(kind: &str, items: Value) -> Value {
     object(kind, json!({ "metadata": {}, "items": items }))
 }
 
+/// The subject of a question about the last hour.
+fn asked_history(query: &str) -> Result<Of, ApiError> {
+    let named = |name: &'static str| {
+        let message = format!("?{name}=NAMESPACE/NAME says of what");
+        named_in(query, name).ok_or_else(|| ApiError::bad_request(message))
+    };
+    match query.split('=').next() {
+        None | Some("") => Ok(Of::Evictions),
+        Some("autoscaler") => Ok(Of::Autoscaler(named("autoscaler")?)),
+        Some(_) => Ok(Of::Binding(named("binding")?)),
+    }
+}
+
 /// The binding that a query names: `NAMESPACE/NAME`, or `/NAME` for one without a namespace.
 fn binding_of(query: &str) -> Option<BindingKey> {
-    let text = query.split('&').find_map(|pair| pair.strip_prefix("binding="))?;
+    named_in(query, "binding")
+}
+
+fn named_in(query: &str, parameter: &str) -> Option<BindingKey> {
+    let text = query.split('&').find_map(|pair| pair.strip_prefix(parameter)?.strip_prefix('='))?;
     let text = percent_encoding::percent_decode_str(text).decode_utf8().ok()?;
     let (namespace, name) = text.split_once('/')?;
     (!name.is_empty()).then(|| BindingKey { namespace: namespace.into(), name: name.into() })
@@ -168,6 +196,7 @@ fn resources(version: &str) -> Value {
         one("schedulingqueue", "SchedulingQueue", false),
         one("configuration", "Configuration", false),
         one("estimates", "Estimate", false),
+        one("history", "History", false),
         one("autoscalers", "Autoscaler", true),
     ];
     json!({ "apiVersion": "v1", "kind": "APIResourceList", "groupVersion": version, "resources": all })
@@ -176,6 +205,7 @@ fn resources(version: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use ironclad_failover::{Evictions, Flags, Now, taint_manager};
+    use ironclad_planning::history::{Placed, Round};
     use jiff::Timestamp;
 
     use super::*;
@@ -191,6 +221,17 @@ mod tests {
 
         fn configuration(&self) -> Option<Configuration> {
             self.0.as_ref().map(|_| Configuration::default())
+        }
+
+        fn history(&self, of: &Of) -> Option<Told> {
+            self.0.as_ref()?;
+            let mut told = Told::default();
+            match of {
+                Of::Evictions => {}
+                Of::Binding(_) => told.placements.push(Placed { at: Timestamp::UNIX_EPOCH, clusters: [].into() }),
+                Of::Autoscaler(_) => told.rounds.push(Round::default()),
+            }
+            Some(told)
         }
 
         fn autoscaler(&self, namespace: &str, name: &str) -> Option<Value> {
@@ -251,6 +292,11 @@ mod tests {
             (&on, Method::GET, "/v1alpha1/evictions/", 200, "/kind", json!("EvictionList")),
             (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/state", json!("held")),
             (&on, Method::GET, "/v1alpha1/schedulingqueue", 200, "/items/0/waitMs", json!(20)),
+            (&on, Method::GET, "/v1alpha1/history", 200, "/kind", json!("History")),
+            (&on, Method::GET, "/v1alpha1/history?binding=shop/web", 200, "/placements/0/clusters", json!({})),
+            (&on, Method::GET, "/v1alpha1/history?autoscaler=shop/web", 200, "/rounds/0/desired", json!(0)),
+            (&on, Method::GET, "/v1alpha1/history?binding=", 400, "/reason", json!("BadRequest")),
+            (&off, Method::GET, "/v1alpha1/history", 503, "/reason", json!("ServiceUnavailable")),
             (&on, Method::GET, "/v1alpha1/configuration", 200, "/kind", json!("Configuration")),
             (&on, Method::GET, "/v1alpha1/configuration", 200, "/scheduler/schedulerName", json!("default-scheduler")),
             (&off, Method::GET, "/v1alpha1/configuration", 503, "/reason", json!("ServiceUnavailable")),

@@ -10,7 +10,10 @@ use ironclad_failover::{
     taint_manager::{Report, Row},
 };
 use ironclad_fleet::BindingKey;
-use ironclad_planning::leader::{Configuration, EstimatorAnswer, QueuedBinding};
+use ironclad_planning::{
+    history::{Of, Told},
+    leader::{Configuration, EstimatorAnswer, QueuedBinding},
+};
 use ironclad_runtime::{Traffic, in_process_client};
 use serde_json::{Value, json};
 
@@ -40,6 +43,10 @@ impl Leader for Started {
     }
 
     fn configuration(&self) -> Option<Configuration> {
+        None
+    }
+
+    fn history(&self, _: &Of) -> Option<Told> {
         None
     }
 }

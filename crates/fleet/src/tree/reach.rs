@@ -4,8 +4,8 @@ use ironclad_api::{annotations::TEMPLATE_GENERATION, conditions, work::Work};
 use serde_json::Value;
 
 use super::{
-    Applied, Explained, LinkState, binding_of, cluster_state, is_observed, is_suspended, not_made, reported,
-    scheduled, tree, work_of,
+    Applied, Explained, LinkState, binding_of, cluster_state, is_observed, is_suspended, not_made, reported, scheduled,
+    tree, work_of,
 };
 use crate::{ClusterName, ObjectKey, World, targets};
 
@@ -112,7 +112,8 @@ impl Version {
 /// Returns whether the conditions of a Work are about its present content.
 fn is_of_present(work: &Work) -> bool {
     let conditions = work.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    let observed = conditions::get(conditions, conditions::work::APPLIED).and_then(|applied| applied.observed_generation);
+    let observed =
+        conditions::get(conditions, conditions::work::APPLIED).and_then(|applied| applied.observed_generation);
     observed.is_none() || observed == work.metadata.generation
 }
 
@@ -157,7 +158,8 @@ mod tests {
     fn a_template_has_come_to_its_clusters_or_waits() {
         let manifest = |generation: &str| {
             let annotations = json!({TEMPLATE_GENERATION: generation});
-            let manifest = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": annotations}});
+            let manifest =
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"annotations": annotations}});
             json!({"spec": {"workload": {"manifests": [manifest]}}})
         };
         let applied = |status: &str, observed: Value| {
@@ -165,38 +167,79 @@ mod tests {
             condition["observedGeneration"] = observed;
             json!({"metadata": {"generation": 3}, "status": {"conditions": [condition]}})
         };
-        let rows: [(&str, &dyn Fn(&mut World), &str); 19] = [
+        type Change<'a> = &'a dyn Fn(&mut World);
+        let rows: [(&str, Change<'_>, &str); 19] = [
             ("all in order, by resourceVersion", &|_| {}, "m1 m2"),
             ("it went", &|w| w.templates.clear(), "is not there"),
-            ("no policy", &|w| {
-                retemplate(w, json!({"metadata": {"annotations": null}}));
-                w.bindings.clear();
-            }, "no policy has claimed it"),
+            (
+                "no policy",
+                &|w| {
+                    retemplate(w, json!({"metadata": {"annotations": null}}));
+                    w.bindings.clear();
+                },
+                "no policy has claimed it",
+            ),
             ("no binding", &|w| w.bindings.clear(), "ResourceBinding is not made yet"),
-            ("a newer template without generation", &|w| retemplate(w, json!({"metadata": {"resourceVersion": "9"}})), "its binding is not of its newest version yet"),
-            ("the same with its binding", &|w| {
-                retemplate(w, json!({"metadata": {"resourceVersion": "9"}}));
-                rebind(w, json!({"spec": {"resource": {"resourceVersion": "9"}}}));
-            }, "m1 m2"),
-            ("one with a status and no generation", &|w| retemplate(w, json!({"metadata": {"resourceVersion": "9"}, "status": {}})), "m1 m2?"),
-            ("a newer generation", &|w| {
-                retemplate(w, json!({"metadata": {"generation": 5}}));
-                rework(w, manifest("4"));
-            }, "m2: its newest version is not applied yet"),
-            ("the same generation", &|w| {
-                retemplate(w, json!({"metadata": {"generation": 5}}));
-                rework(w, manifest("5"));
-            }, "m1 m2"),
+            (
+                "a newer template without generation",
+                &|w| retemplate(w, json!({"metadata": {"resourceVersion": "9"}})),
+                "its binding is not of its newest version yet",
+            ),
+            (
+                "the same with its binding",
+                &|w| {
+                    retemplate(w, json!({"metadata": {"resourceVersion": "9"}}));
+                    rebind(w, json!({"spec": {"resource": {"resourceVersion": "9"}}}));
+                },
+                "m1 m2",
+            ),
+            (
+                "one with a status and no generation",
+                &|w| retemplate(w, json!({"metadata": {"resourceVersion": "9"}, "status": {}})),
+                "m1 m2?",
+            ),
+            (
+                "a newer generation",
+                &|w| {
+                    retemplate(w, json!({"metadata": {"generation": 5}}));
+                    rework(w, manifest("4"));
+                },
+                "m2: its newest version is not applied yet",
+            ),
+            (
+                "the same generation",
+                &|w| {
+                    retemplate(w, json!({"metadata": {"generation": 5}}));
+                    rework(w, manifest("5"));
+                },
+                "m1 m2",
+            ),
             ("not scheduled", &|w| rebind(w, json!({"status": {"conditions": []}})), "is not scheduled yet"),
-            ("scheduled for the generation before", &|w| rebind(w, json!({"metadata": {"generation": 3}})), "is not scheduled anew yet"),
-            ("a cluster that is gone", &|w| drop(w.clusters.remove(&"m1".into())), "m1: does not exist: join it, or take it out of the placement"),
-            ("no dispatching", &|w| rebind(w, json!({"spec": {"suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}}}})), "m2: dispatching is suspended"),
+            (
+                "scheduled for the generation before",
+                &|w| rebind(w, json!({"metadata": {"generation": 3}})),
+                "is not scheduled anew yet",
+            ),
+            (
+                "a cluster that is gone",
+                &|w| drop(w.clusters.remove(&"m1".into())),
+                "m1: does not exist: join it, or take it out of the placement",
+            ),
+            (
+                "no dispatching",
+                &|w| rebind(w, json!({"spec": {"suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}}}})),
+                "m2: dispatching is suspended",
+            ),
             ("no Work", &|w| w.works.clear(), "m1: is not made yet"),
             ("a Work without conditions", &|w| rework(w, json!({"status": null})), "m2: is not applied yet"),
             ("refused", &|w| rework(w, applied("False", Value::Null)), "m2: R: no room"),
             ("applied before", &|w| rework(w, applied("True", json!(2))), "m2: its newest version is not applied yet"),
             ("applied now", &|w| rework(w, applied("True", json!(3))), "m1 m2"),
-            ("applied by a control plane that does not say of what", &|w| rework(w, applied("True", Value::Null)), "m1 m2"),
+            (
+                "applied by a control plane that does not say of what",
+                &|w| rework(w, applied("True", Value::Null)),
+                "m1 m2",
+            ),
         ];
         for (name, change, want) in rows {
             let mut world = world();

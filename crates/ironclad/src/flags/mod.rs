@@ -125,6 +125,7 @@ impl ControllerFlags {
             success_events: self.success_events,
             member_metrics: ironclad_membermetrics::Options::default(),
             running_scripts: None,
+            history: None,
         })
     }
 

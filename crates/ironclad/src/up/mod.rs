@@ -192,6 +192,7 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
     }
     let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;
     settings.running_scripts = crate::scripts::open(&data_dir, &seam.clock);
+    settings.history = Some(Arc::default());
     let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
     let plane_seam = seam.child("plane");
     let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()), seam.clock.clone());

@@ -22,7 +22,9 @@ pub use self::{
     policies::{Listed, PolicyRow, Shadow, policies, selected_lists},
     preemptions::{PreemptionRow, Share, Victim, Workload, preempted, preemptions},
     quotas::{Limit, OfCluster, QuotaRow, Refused, quotas},
-    services::{Consumer, Provider, ServiceRow, multi_cluster_service, service_export, service_import, service_tree, services},
+    services::{
+        Consumer, Provider, ServiceRow, multi_cluster_service, service_export, service_import, service_tree, services,
+    },
     timeline::{Entry, conditions, event, timeline},
     workloads::{BindingRow, Place, binding_row, workloads},
 };

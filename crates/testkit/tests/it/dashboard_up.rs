@@ -12,8 +12,14 @@ use ironclad_testkit::{
     browser::{Browser, Node},
     real::{browser_or_skip, until},
 };
-use k8s_openapi::api::core::v1::{Event, Secret, Service};
-use kube::{Api, Client, api::PostParams};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Secret, Service},
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -342,6 +348,12 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     pages.browser.press("?").await?;
     pages.has("dialog", "Keys").await?;
 
+    let scaled = Patch::Merge(json!({"spec": {"replicas": 9}}));
+    let templates = Api::<Deployment>::namespaced(plane.clone(), "default");
+    templates.patch("web", &PatchParams::default(), &scaled).await?;
+    pages.open("/workload/default/deployment.apps/web").await?;
+    pages.has("heading", "Replicas over the last hour").await?;
+
     pages.open("/").await?;
     pages.has("StaticText", "3 shown").await?;
     world.verb(&["sim", "down", "member1"]).await?;
@@ -351,6 +363,8 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     ensure!(first.as_str().is_some_and(|text| text.starts_with("member1")), "what is bad comes first: {first}");
     pages.open("/evictions").await?;
     pages.has("link", "member1").await?;
+    pages.has("heading", "Last hour").await?;
+    pages.has("rowheader", "waiting").await?;
     pages.open("/workload/default/deployment.apps/web?tab=tree").await?;
     pages.has("treeitem", "is not ready").await?;
     pages.is_quiet()?;

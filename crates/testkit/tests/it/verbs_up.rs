@@ -224,7 +224,8 @@ async fn apply_waits_for_clusters_and_prunes_what_it_made() -> anyhow::Result<()
     world.verb("apply -f - -n default --all-clusters -l team=a --wait --timeout 60s", &both).await?.success()?;
     let policies = async || world.plane.run(["get", "pp", "-o", "name"]).await;
     ensure!(policies().await?.lines().count() == 5, "{}", policies().await?);
-    let pruned = world.verb("apply -f - -n default --all-clusters --prune -l team=a", &labelled("web", 1, "three")).await?;
+    let pruned =
+        world.verb("apply -f - -n default --all-clusters --prune -l team=a", &labelled("web", 1, "three")).await?;
     let pruned = pruned.success()?;
     let lines: Vec<&str> = pruned.lines().filter(|line| line.ends_with(" pruned")).collect();
     ensure!(lines.contains(&"deployment.apps/api pruned") && lines.contains(&"configmap/api pruned"), "{pruned}");

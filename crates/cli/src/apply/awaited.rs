@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, stream};
+use ironclad_api::ObjectMeta;
 use ironclad_fleet::tree::{Reach, reach};
 use ironclad_patch::text_at;
+use ironclad_propagation::template_hash::{APPLIED_TEMPLATE, TemplateHash};
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::Value;
@@ -26,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 struct Awaited<'a> {
     template: &'a Value,
     resource: Resource,
-    /// The last look found it applied, without being certain.
+    /// The last look found it applied. Works of some kinds do not tell their version, so two looks have to agree.
     seems_applied: bool,
     /// What was told to be waited for.
     told: String,
@@ -102,17 +104,17 @@ impl Awaited<'_> {
 async fn look<'a>(plane: &Client, mut one: Awaited<'a>) -> Option<Awaited<'a>> {
     let (namespace, name) = (text_at(one.template, "/metadata/namespace"), text_at(one.template, "/metadata/name"));
     let reached = match tree::related(plane, &one.resource, namespace, name).await {
-        Ok((world, without_works)) => reach(&world, &tree::key(&one.resource, namespace, name), without_works),
+        Ok((world, without_works)) => reach(&world, &tree::key(&one.resource, namespace, name), without_works, is_of),
         Err(error) => Reach::Waits(format!("{error:#}")),
     };
     match reached {
-        Reach::Applied { clusters, is_certain } if is_certain || one.seems_applied => {
+        Reach::Applied(clusters) if one.seems_applied => {
             let names: Vec<&str> = clusters.iter().map(|cluster| &*cluster.0).collect();
             let clusters = if names.is_empty() { "no cluster".to_owned() } else { names.join(", ") };
             print::note(&format!("{} is applied in {clusters}", print::name(one.template)));
             return None;
         }
-        Reach::Applied { .. } => {
+        Reach::Applied(_) => {
             one.seems_applied = true;
             "it is looked at again".clone_into(&mut one.why);
         }
@@ -122,4 +124,11 @@ async fn look<'a>(plane: &Client, mut one: Awaited<'a>) -> Option<Awaited<'a>> {
         }
     }
     Some(one)
+}
+
+/// Returns whether a binding was built from what the user gave the template. One of Karmada does not tell.
+fn is_of(binding: &ObjectMeta, template: &Value) -> bool {
+    let recorded = binding.annotations.as_ref().and_then(|annotations| annotations.get(APPLIED_TEMPLATE));
+    let recorded = recorded.and_then(|text| TemplateHash::parse(text));
+    recorded.is_none_or(|recorded| recorded.users == TemplateHash::of(template).users)
 }

@@ -1,6 +1,6 @@
 //! How far a template has come on its way to its clusters (specification/operations.md 2.10, `apply --wait`).
 
-use ironclad_api::{annotations::TEMPLATE_GENERATION, conditions, work::Work};
+use ironclad_api::{ObjectMeta, annotations::TEMPLATE_GENERATION, conditions, work::Work};
 use serde_json::Value;
 
 use super::{
@@ -12,33 +12,38 @@ use crate::{ClusterName, ObjectKey, World, targets};
 /// How far the present version of a template has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// All of its clusters have applied it.
-    Applied {
-        /// The clusters, as its binding names them.
-        clusters: Vec<ClusterName>,
-        /// False if nothing shows whether they have its newest version, so that it is to be asked again a moment later:
-        /// objects that have a status but no generation do not, nor does a binding to somebody who may not read Works.
-        is_certain: bool,
-    },
+    /// All of these clusters have applied it, as far as Works tell of which version they are: those of objects without a
+    /// generation do not, so that it is to be asked again a moment later.
+    Applied(Vec<ClusterName>),
     /// This is waited for.
     Waits(String),
 }
 
-/// Says how far a template has come. The world is that of [`tree()`], without copies; so is `without_works`.
+/// Says how far a template has come. The world is that of [`tree()`], without copies; so is `without_works`. `is_of`
+/// tells whether a binding with this metadata was built from this template as it is now.
 #[must_use]
-pub fn reach(world: &World, template: &ObjectKey, without_works: bool) -> Reach {
-    reached(world, template, without_works).unwrap_or_else(Reach::Waits)
+pub fn reach(
+    world: &World,
+    template: &ObjectKey,
+    without_works: bool,
+    is_of: impl Fn(&ObjectMeta, &Value) -> bool,
+) -> Reach {
+    reached(world, template, without_works, is_of).map_or_else(Reach::Waits, Reach::Applied)
 }
 
-fn reached(world: &World, key: &ObjectKey, without_works: bool) -> Result<Reach, String> {
+fn reached(
+    world: &World,
+    key: &ObjectKey,
+    without_works: bool,
+    is_of: impl Fn(&ObjectMeta, &Value) -> bool,
+) -> Result<Vec<ClusterName>, String> {
     let template = world.templates.get(key).ok_or("is not there")?;
     let Some(bound) = binding_of(world, key) else {
         let chain = tree(world, key, &Explained::default()).unwrap_or_default();
         let awaited = chain.first_broken.and_then(|at| chain.links.get(at));
         return Err(awaited.map_or_else(String::new, |link| format!("{} {}", link.object, link.detail)));
     };
-    let version = Version::of(template);
-    if version == Version::Resource && bound.spec.resource.resource_version != text(template, RESOURCE_VERSION) {
+    if !is_of(bound.metadata, template) {
         return Err("its binding is not of its newest version yet".to_owned());
     }
     let (state, detail) = scheduled(&bound);
@@ -63,50 +68,27 @@ fn reached(world: &World, key: &ObjectKey, without_works: bool) -> Result<Reach,
             (_, None, _) => not_made(world, &bound, cluster).1,
             (.., Some(copy)) => copy.stays(),
             (_, Some(known), _) if known.state != LinkState::Ok => known.detail.clone(),
-            _ if work.is_some_and(|work| !version.is_in(work) || !is_of_present(work)) => {
+            _ if work.is_some_and(|work| !has_version(work, template) || !is_of_present(work)) => {
                 "its newest version is not applied yet".to_owned()
             }
             _ => continue,
         };
         return Err(format!("{cluster}: {awaited}"));
     }
-    Ok(Reach::Applied { clusters, is_certain: version != Version::Unknown && !without_works })
+    Ok(clusters)
 }
-
-const RESOURCE_VERSION: &str = "/metadata/resourceVersion";
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// How the version of a template is recognised in what follows from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    /// By its generation.
-    Generation(i64),
-    /// By its resourceVersion, which only its content changes.
-    Resource,
-    /// Not at all: its status changes the resourceVersion, too.
-    Unknown,
-}
-
-impl Version {
-    fn of(template: &Value) -> Self {
-        match template.pointer("/metadata/generation").and_then(Value::as_i64) {
-            Some(generation) => Self::Generation(generation),
-            None if template.get("status").is_some() => Self::Unknown,
-            None => Self::Resource,
-        }
-    }
-
-    /// Returns whether a Work has it, as far as its manifests tell.
-    fn is_in(self, work: &Work) -> bool {
-        let Self::Generation(wanted) = self else { return true };
-        let pointer = format!("/metadata/annotations/{}", TEMPLATE_GENERATION.replace('/', "~1"));
-        let manifests = work.spec.workload.manifests.iter();
-        let mut told = manifests.filter_map(|manifest| text(&manifest.object(), &pointer).parse::<i64>().ok());
-        told.all(|told| told >= wanted)
-    }
+/// Returns whether a Work has the generation of the template, as far as both tell.
+fn has_version(work: &Work, template: &Value) -> bool {
+    let Some(wanted) = template.pointer("/metadata/generation").and_then(Value::as_i64) else { return true };
+    let pointer = format!("/metadata/annotations/{}", TEMPLATE_GENERATION.replace('/', "~1"));
+    let manifests = work.spec.workload.manifests.iter();
+    let mut told = manifests.filter_map(|manifest| text(&manifest.object(), &pointer).parse::<i64>().ok());
+    told.all(|told| told >= wanted)
 }
 
 /// Returns whether the conditions of a Work are about its present content.
@@ -145,11 +127,11 @@ mod tests {
     }
 
     fn said(world: &World, without_works: bool) -> String {
-        match reach(world, &key(), without_works) {
-            Reach::Applied { clusters, is_certain } => {
-                let names: Vec<&str> = clusters.iter().map(|cluster| &*cluster.0).collect();
-                format!("{}{}", names.join(" "), if is_certain { "" } else { "?" })
-            }
+        let is_of = |binding: &ObjectMeta, template: &Value| {
+            text(template, "/metadata/resourceVersion") == binding.resource_version.as_deref().unwrap_or_default()
+        };
+        match reach(world, &key(), without_works, is_of) {
+            Reach::Applied(clusters) => clusters.iter().map(|cluster| &*cluster.0).collect::<Vec<_>>().join(" "),
             Reach::Waits(awaited) => awaited,
         }
     }
@@ -168,8 +150,8 @@ mod tests {
             json!({"metadata": {"generation": 3}, "status": {"conditions": [condition]}})
         };
         type Change<'a> = &'a dyn Fn(&mut World);
-        let rows: [(&str, Change<'_>, &str); 19] = [
-            ("all in order, by resourceVersion", &|_| {}, "m1 m2"),
+        let rows: [(&str, Change<'_>, &str); 18] = [
+            ("all in order", &|_| {}, "m1 m2"),
             ("it went", &|w| w.templates.clear(), "is not there"),
             (
                 "no policy",
@@ -181,7 +163,7 @@ mod tests {
             ),
             ("no binding", &|w| w.bindings.clear(), "ResourceBinding is not made yet"),
             (
-                "a newer template without generation",
+                "a newer template",
                 &|w| retemplate(w, json!({"metadata": {"resourceVersion": "9"}})),
                 "its binding is not of its newest version yet",
             ),
@@ -189,14 +171,9 @@ mod tests {
                 "the same with its binding",
                 &|w| {
                     retemplate(w, json!({"metadata": {"resourceVersion": "9"}}));
-                    rebind(w, json!({"spec": {"resource": {"resourceVersion": "9"}}}));
+                    rebind(w, json!({"metadata": {"resourceVersion": "9"}}));
                 },
                 "m1 m2",
-            ),
-            (
-                "one with a status and no generation",
-                &|w| retemplate(w, json!({"metadata": {"resourceVersion": "9"}, "status": {}})),
-                "m1 m2?",
             ),
             (
                 "a newer generation",
@@ -252,7 +229,7 @@ mod tests {
     fn the_binding_answers_who_may_not_read_works() {
         let mut world = world();
         world.works.clear();
-        assert_eq!(said(&world, true), "m1 m2?");
+        assert_eq!(said(&world, true), "m1 m2");
         rebind(&mut world, json!({"status": {"aggregatedStatus": [{"clusterName": "m1", "applied": true}]}}));
         assert_eq!(said(&world, true), "m2: is not made yet");
     }

@@ -102,7 +102,7 @@ fn words(action: &Action) -> Vec<String> {
 }
 
 /// The arguments of a verb, as its command line is read.
-fn parsed<T: Args>(words: &[String]) -> anyhow::Result<T> {
+pub(super) fn parsed<T: Args>(words: &[String]) -> anyhow::Result<T> {
     let matches = T::augment_args(Command::new("verb")).try_get_matches_from(words)?;
     Ok(T::from_arg_matches(&matches)?)
 }

@@ -12,7 +12,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_failover::taint_manager::Row;
-use ironclad_fleet::{Binding, ClusterName};
+use ironclad_fleet::{Binding, ClusterName, tree::LinkState};
 use ironclad_planning::views::{self, BindingRow, Entry};
 use ironclad_runtime::Api;
 use jiff::Timestamp;
@@ -101,4 +101,11 @@ pub(super) async fn works(client: &Client, binding: &Binding) -> anyhow::Result<
     let Some(id) = view.permanent_id() else { return Ok(Some(Vec::new())) };
     let selector = ListParams::default().labels(&format!("{}={id}", view.id_label()));
     permitted(pages::all(&Api::<Work>::all(client.clone()), selector).await.map_err(Into::into))
+}
+/// Number of rows by their state.
+pub(super) fn sums(states: impl Iterator<Item = LinkState>) -> BTreeMap<String, usize> {
+    states.fold(BTreeMap::new(), |mut sums, state| {
+        *sums.entry(format!("{state:?}")).or_default() += 1;
+        sums
+    })
 }

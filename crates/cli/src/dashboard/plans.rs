@@ -7,7 +7,7 @@ use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::views::defaults;
+use super::actions::parsed;
 use crate::{
     connect::Plane,
     plan::{
@@ -27,7 +27,7 @@ const LOAD_STARTUP: Duration = Duration::from_secs(10);
 /// The consequences of a change: moves in time, or what the verb prints. Nothing is written.
 pub(super) async fn look(plane: &Plane, client: &Client, clock: &Clock, change: &Change) -> anyhow::Result<Value> {
     let how = || -> anyhow::Result<command::How> {
-        let mut how: command::How = defaults()?;
+        let mut how: command::How = parsed(&["plan".to_owned()])?;
         how.plane = plane.clone();
         Ok(how)
     };

@@ -13,7 +13,7 @@ use ironclad_runtime::Api;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::{observe, views::sums};
+use super::observe;
 use crate::{pages, plan::read::every, report::permitted, resource::Resources};
 
 /// The view of all policies.
@@ -36,7 +36,7 @@ pub(super) async fn look(client: &Client) -> anyhow::Result<Value> {
     if preempts && observe::is_off(client, Gate::PropagationPolicyPreemption).await {
         notes.push("preemption Always has no effect: feature gate PropagationPolicyPreemption is off".to_owned());
     }
-    Ok(json!({ "sums": sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
+    Ok(json!({ "sums": observe::sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
 }
 
 /// The templates of these lists, of which only metadata is read. Notes say which could not be listed.

@@ -8,7 +8,7 @@ use ironclad_runtime::Api;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{observe, views::sums};
+use super::observe;
 use crate::{plan::read::every, report::permitted};
 
 /// The view of all quotas.
@@ -32,5 +32,5 @@ pub(super) async fn look(client: &Client) -> anyhow::Result<Value> {
     }
     let names: BTreeSet<String> = clusters.iter().map(ResourceExt::name_any).collect();
     let rows = views::quotas(&all, &bindings, &names);
-    Ok(json!({ "sums": sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
+    Ok(json!({ "sums": observe::sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
 }

@@ -8,7 +8,7 @@ use ironclad_seam::Clock;
 use kube::{Client, config::Kubeconfig};
 use serde_json::{Value, json};
 
-use super::{observe, views::sums};
+use super::observe;
 use crate::{
     leader,
     nodes::{self, Asked},
@@ -52,7 +52,7 @@ pub(super) async fn preemptions(client: &Client) -> anyhow::Result<Value> {
     };
     past.truncate(PAST_MAX);
     let rows = views::preemptions(&bindings);
-    let sums = sums(rows.iter().map(|row| row.state));
+    let sums = observe::sums(rows.iter().map(|row| row.state));
     Ok(json!({ "sums": sums, "rows": rows, "past": past, "notes": notes }))
 }
 
@@ -80,6 +80,6 @@ pub(super) async fn accounts(
     let state = State::of_fleet(&fleet, clock.wall_seconds());
     let rows = views::accounts(&state.capacity, &fleet.world.clusters);
     Ok(
-        json!({ "sums": sums(rows.iter().map(|row| row.state)), "rows": rows, "leaderCountsNodes": by_node, "notes": notes }),
+        json!({ "sums": observe::sums(rows.iter().map(|row| row.state)), "rows": rows, "leaderCountsNodes": by_node, "notes": notes }),
     )
 }

@@ -24,7 +24,7 @@ use ironclad_seam::Clock;
 use kube::{Client, Resource, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
-use super::{observe, views::sums};
+use super::observe;
 use crate::{members::ASKED_MAX, pages, report::permitted, why};
 
 /// The view of all services over clusters.
@@ -51,7 +51,7 @@ pub(super) async fn look(client: &Client, clock: &Clock) -> anyhow::Result<Value
         rows.push(views::service_import(import, of(&namespace, &name), binding.as_ref().map(BindingRef::from)));
     }
     let rows = views::services(rows);
-    Ok(json!({ "sums": sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
+    Ok(json!({ "sums": observe::sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
 }
 
 /// All objects of a kind; none if they may not be listed, or if the kind is not served.

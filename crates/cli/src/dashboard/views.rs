@@ -1,12 +1,12 @@
 //! The views, each by the functions of the verb that shows the same.
 
-use std::{cell::RefCell, collections::BTreeMap, time::Duration};
+use std::{cell::RefCell, time::Duration};
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use ironclad_api::autoscaling::FederatedHPA;
 use ironclad_dashboard::{Account, Change, Failed, Look, Reference, Views};
-use ironclad_fleet::{BindingKey, tree::LinkState};
+use ironclad_fleet::BindingKey;
 use ironclad_planning::{history::Told, views};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
@@ -14,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{failed::failed, logs, manifests, observe, plans, policies, quotas, scheduling, services};
+use super::{actions::parsed, failed::failed, logs, manifests, observe, plans, policies, quotas, scheduling, services};
 use crate::{
     bindings,
     connect::Plane,
@@ -69,7 +69,7 @@ impl Live {
         let heard = observe::heard(&client).await;
         let rows = views::clusters(&clusters, &bindings, &evictions.rows, &heard, self.clock.wall_seconds());
         let report = evictions.report.as_ref().map(told_rate);
-        let sums = sums(rows.iter().map(|row| row.state));
+        let sums = observe::sums(rows.iter().map(|row| row.state));
         Ok(json!({ "rows": rows, "sums": sums, "rate": report, "paused": evictions.paused, "notes": notes }))
     }
 
@@ -101,7 +101,7 @@ impl Live {
         let client = self.client().await?;
         let (mut notes, clusters) = (Vec::new(), observe::clusters(&client).await?);
         let rows = observe::bindings(&client, &clusters, &mut notes).await?;
-        Ok(json!({ "sums": sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
+        Ok(json!({ "sums": observe::sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
     }
 
     async fn tree_of(&self, template: &Reference) -> anyhow::Result<Value> {
@@ -243,7 +243,7 @@ impl Live {
 
     async fn doctor_of(&self) -> anyhow::Result<Value> {
         let client = self.client().await?;
-        let mut command: doctor::Command = defaults()?;
+        let mut command: doctor::Command = parsed(&["doctor".to_owned()])?;
         command.plane = self.plane.clone();
         let checkup = doctor::examine(&command, &client, &self.clock).await?;
         let mut view = checkup.told();
@@ -368,14 +368,6 @@ impl Views for Live {
     }
 }
 
-/// Number of rows by their state.
-pub(super) fn sums(states: impl Iterator<Item = LinkState>) -> BTreeMap<String, usize> {
-    states.fold(BTreeMap::new(), |mut sums, state| {
-        *sums.entry(format!("{state:?}")).or_default() += 1;
-        sums
-    })
-}
-
 /// The leader's report without its time: a page is sent again when something else has changed.
 fn told_rate(report: &ironclad_failover::taint_manager::Report) -> Value {
     let mut told = json!(report);
@@ -384,10 +376,4 @@ fn told_rate(report: &ironclad_failover::taint_manager::Report) -> Value {
         fields.remove("flags");
     }
     told
-}
-
-/// The arguments of a verb as they are if none is given.
-pub(super) fn defaults<T: clap::Args>() -> anyhow::Result<T> {
-    let matches = T::augment_args(clap::Command::new("defaults")).try_get_matches_from(["defaults"])?;
-    Ok(T::from_arg_matches(&matches)?)
 }

@@ -9,14 +9,13 @@ use ironclad_fleet::{BindingKey, ClusterName};
 use ironclad_planning::{
     Fleet, Settings,
     announcement::{Announcement, CONFIG_MAP, LeaseName},
-    history::Told,
     leader::{Configuration, EstimatorAnswer, QueuedBinding},
 };
 use ironclad_runtime::Api;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::Client;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Reason why something of the group is not known.
 #[derive(Debug)]
@@ -140,8 +139,8 @@ pub(crate) fn take_estimates(fleet: &mut Fleet, binding: &BindingKey, told: &[Es
 
 /// The last hour as the leader remembers it, of a binding or an autoscaler (`binding=NAMESPACE/NAME`), or of evictions;
 /// nothing if it does not tell.
-pub(crate) async fn history(client: &Client, of: &str) -> Told {
-    ask(client, &format!("history{of}")).await.unwrap_or_default()
+pub(crate) async fn history(client: &Client, of: &str) -> Value {
+    ask(client, &format!("history{of}")).await.unwrap_or_else(|_| json!({}))
 }
 
 /// The bindings that wait for the scheduler, in order.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ironclad_api::work::TargetCluster;
 use ironclad_fleet::BindingKey;
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Time that is remembered.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
@@ -16,7 +16,7 @@ pub const SAMPLED_EVERY: SignedDuration = SignedDuration::from_secs(15);
 const ENTRIES_MAX: usize = 10_000;
 
 /// The eviction queue at one time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
     pub at: Timestamp,
@@ -29,7 +29,7 @@ pub struct Sample {
 }
 
 /// Replicas of a binding by cluster, from one time on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Placed {
     pub at: Timestamp,
@@ -37,8 +37,8 @@ pub struct Placed {
 }
 
 /// A round of an autoscaler.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Round {
     pub at: Timestamp,
     /// Replicas before the round; absent if they could not be read.
@@ -61,8 +61,8 @@ pub enum Of {
 }
 
 /// Answers to them, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Told {
     /// Time from which on everything is remembered; absent before anything was.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -142,14 +142,15 @@ fn excess(seen: &Seen<'_>) -> Option<(String, Option<Duration>)> {
     if let Token::Gone = seen.token {
         return Some((TOKEN_GONE.to_owned(), None));
     }
-    if seen.request.spec.expiration_seconds.is_none_or(|seconds| seconds > RBAC_GENERATOR_LIFE) {
-        let why = format!(
-            "spec.expirationSeconds is not {RBAC_GENERATOR_LIFE} or less, which webhook agentrequest.karmada.io sets"
-        );
-        return Some((why, None));
-    }
     let why = match seen.registrar {
-        RegistrarRights::Own => return None,
+        RegistrarRights::Own => {
+            let lasts = seen.request.spec.expiration_seconds;
+            let is_long = lasts.is_none_or(|seconds| seconds > RBAC_GENERATOR_LIFE);
+            let why = format!(
+                "spec.expirationSeconds is not {RBAC_GENERATOR_LIFE} or less, which webhook agentrequest.karmada.io sets"
+            );
+            return is_long.then_some((why, None));
+        }
         RegistrarRights::Missing => format!(
             "user {RBAC_GENERATOR} gets no rights where no webhooks limit what it writes; give ironclad run \
              --webhook-bind-address, or register with ironclad register"
@@ -410,6 +411,11 @@ mod tests {
             (
                 "where no webhooks limit it",
                 Seen { registrar: RegistrarRights::Missing, ..seen },
+                "AgentNameRefused Some(60)",
+            ),
+            (
+                "where no webhook lowered its time either",
+                Seen { request: &unlimited, registrar: RegistrarRights::Missing, ..seen },
                 "AgentNameRefused Some(60)",
             ),
         ] {

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use ironclad_api::autoscaling::FederatedHPA;
 use ironclad_dashboard::{Account, Change, Failed, Look, Reference, Views};
 use ironclad_fleet::BindingKey;
-use ironclad_planning::{history::Told, views};
+use ironclad_planning::views;
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use kube::Client;
@@ -123,7 +123,7 @@ impl Live {
             Some(BindingKey { namespace, name }) => {
                 leader::history(&client, &format!("?binding={namespace}/{name}")).await
             }
-            None => Told::default(),
+            None => json!({}),
         };
         Ok(json!({ "tree": seen.tree, "notes": notes, "lately": lately }))
     }

@@ -312,7 +312,7 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
         ("/plan?clusters=member1", "Plan", "rowheader", "Deployment"),
         ("/plan?verb=taint&clusters=member1&taint=a:NoExecute", "Plan", "rowheader", "Deployment"),
         ("/plan?verb=rate&rate=5", "Plan", "StaticText", "Nothing would move"),
-        ("/plan?verb=preemption&namespace=default&name=web", "Plan", "region", "Plan"),
+        ("/plan?verb=preemption&namespace=default&name=web-deployment", "Plan", "region", "Plan"),
         ("/system", "System", "rowheader", "taint-manager"),
         ("/workload/default/deployment.apps/none", "deployment default/none", "heading", "Not found"),
     ] {

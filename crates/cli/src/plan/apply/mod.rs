@@ -21,7 +21,7 @@ use crate::{
     connect::Plane,
     nodes::Asked,
     print as output,
-    report::{Exit, WOULD_MOVE},
+    report::{Exit, Misused, WOULD_MOVE},
     why,
 };
 
@@ -127,7 +127,8 @@ pub(crate) async fn of_text(
     namespace: Option<&str>,
     clock: &Clock,
 ) -> anyhow::Result<()> {
-    let (documents, kubeconfig) = (super::read::objects(text)?, plane.kubeconfig().ok());
+    let documents = super::read::objects(text).map_err(|error| Misused(format!("{error:#}")))?;
+    let kubeconfig = plane.kubeconfig().ok();
     let (objects, found) =
         of_plane(client, kubeconfig.as_ref(), documents, namespace, Preemption::Off, clock, output::note).await?;
     output::out(&print::table(&objects, &found))?;

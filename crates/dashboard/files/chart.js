@@ -53,7 +53,7 @@ export function chart(caption, lines, since, together) {
         const says = values.length ? `from ${rounded(low)} to ${rounded(high)}, now ${last === null || last === undefined ? 'not known' : rounded(last)}` : 'not known';
         return h('tr', { key: line.name }, h('th', { scope: 'row' }, line.name),
           h('td', null, h('svg', { class: 'line', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${line.name}: ${says}` },
-            h('path', { d: path(line.points, from, to, together ? highest : Math.max(1, high)) }))),
+            h('path', { d: path(line.points, from, to, together ? highest : high || 1) }))),
           h('td', { class: 'number' }, last === null || last === undefined ? '–' : rounded(last)),
           h('td', { class: 'number' }, values.length ? rounded(low) : '–'), h('td', { class: 'number' }, values.length ? rounded(high) : '–'));
       }))),

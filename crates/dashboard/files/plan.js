@@ -130,7 +130,7 @@ function editor(context) {
     const found = await post('/plan/apply', { manifests: memory.text ?? '', namespace: value('namespace') });
     // What was typed since has an answer of its own.
     if (turn !== memory.turn) return;
-    Object.assign(memory, { planning: false, found });
+    Object.assign(memory, { planning: false, found: found.value?.failed ? found.value : found });
     context.draw();
   };
   const write = (/** @type {string} */ text) => {

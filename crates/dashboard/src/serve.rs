@@ -218,7 +218,11 @@ pub(crate) async fn plan_apply(
         Err(refused) => return refused,
     };
     answer::view(match serde_json::from_slice(&body) {
-        Ok(manifests) => desk.look(&Question::Plan(Change::Apply(manifests)), &Wanted::default()).await,
+        // Browsers log every answer that is an error, and what is being written is wrong most of the time.
+        Ok(manifests) => {
+            let planned = desk.look(&Question::Plan(Change::Apply(manifests)), &Wanted::default()).await;
+            Ok(planned.unwrap_or_else(|failed| json!({ "failed": failed })))
+        }
         Err(error) => Err(Failed::new(400, &format!("the body of the plan can't be read: {error}"))),
     })
 }

@@ -91,7 +91,7 @@ impl Controllers {
         self.setup.explain.evictions()
     }
 
-    /// What the last hour was like; `None` if this process does not remember it.
+    /// Memory of the last hour, in answer to a question; `None` if this process keeps none.
     #[must_use]
     pub fn history(&self, of: &planning::history::Of) -> Option<planning::history::Told> {
         let history = self.setup.settings.history.as_ref()?;

@@ -30,9 +30,9 @@ struct Awaited<'a> {
     resource: Resource,
     /// The last look found it applied. Works of some kinds do not tell their version, so two looks have to agree.
     seems_applied: bool,
-    /// What was told to be waited for.
+    /// The reason that was told last.
     told: String,
-    /// What is waited for.
+    /// The reason for which it waits.
     why: String,
 }
 

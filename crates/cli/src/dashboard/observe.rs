@@ -102,6 +102,7 @@ pub(super) async fn works(client: &Client, binding: &Binding) -> anyhow::Result<
     let selector = ListParams::default().labels(&format!("{}={id}", view.id_label()));
     permitted(pages::all(&Api::<Work>::all(client.clone()), selector).await.map_err(Into::into))
 }
+
 /// Number of rows by their state.
 pub(super) fn sums(states: impl Iterator<Item = LinkState>) -> BTreeMap<String, usize> {
     states.fold(BTreeMap::new(), |mut sums, state| {

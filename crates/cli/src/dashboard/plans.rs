@@ -1,7 +1,5 @@
 //! Plans, each by its verb.
 
-use std::time::Duration;
-
 use ironclad_dashboard::Change;
 use ironclad_seam::Clock;
 use kube::Client;
@@ -18,11 +16,6 @@ use crate::{
     print,
     report::{Exit, Misused, WOULD_MOVE},
 };
-
-/// Time for which the load of an autoscaled workload is another one, as `plan load` has it.
-const LOAD_LASTS: Duration = Duration::from_secs(600);
-/// Time until a new Pod takes part of a load, as `plan load` has it.
-const LOAD_STARTUP: Duration = Duration::from_secs(10);
 
 /// The consequences of a change: moves in time, or what the verb prints. Nothing is written.
 pub(super) async fn look(plane: &Plane, client: &Client, clock: &Clock, change: &Change) -> anyhow::Result<Value> {
@@ -55,15 +48,14 @@ pub(super) async fn look(plane: &Plane, client: &Client, clock: &Clock, change: 
         Change::PriorityClass(name) => {
             Plan::PriorityClass(Box::new(preemption::OfClass { name, value: None, source: source() }))
         }
-        Change::Load(namespace, name, multiply) => Plan::Load(Box::new(load::How {
-            resource: vec![format!("fhpa/{name}")],
-            namespace: named(namespace),
-            multiply: number("factor", &multiply)?,
-            lasts: LOAD_LASTS,
-            startup: LOAD_STARTUP,
-            output: Format::Table,
-            plane: plane.clone(),
-        })),
+        Change::Load(namespace, name, multiply) => {
+            let mut how: load::How = parsed(&["load", "fhpa/NAME", "--multiply=1"].map(str::to_owned))?;
+            how.resource = vec![format!("fhpa/{name}")];
+            how.namespace = named(namespace);
+            how.multiply = number("factor", &multiply)?;
+            how.plane = plane.clone();
+            Plan::Load(Box::new(how))
+        }
     };
     said(print::captured(command::run(&Command { plan }, clock)).await)
 }
@@ -73,7 +65,7 @@ async fn moves(what: What, client: &Client, clock: &Clock) -> anyhow::Result<Val
     Ok(json!({ "plan": found }))
 }
 
-/// What a verb printed. Its exit code says whether something would change.
+/// The output of a verb. Its exit code says whether something would change.
 fn said((done, text): (anyhow::Result<()>, String)) -> anyhow::Result<Value> {
     let changes = match done {
         Ok(()) => false,

@@ -12,8 +12,8 @@ use crate::{ClusterName, ObjectKey, World, targets};
 /// How far the present version of a template has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// All of these clusters have applied it, as far as Works tell of which version they are: those of objects without a
-    /// generation do not, so that it is to be asked again a moment later.
+    /// All of these clusters have applied it, as far as Works tell their version: those of objects without a generation
+    /// do not, so that it is to be asked again a moment later.
     Applied(Vec<ClusterName>),
     /// This is waited for.
     Waits(String),

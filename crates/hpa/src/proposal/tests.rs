@@ -189,6 +189,11 @@ fn metrics_without_a_proposal() {
         ("no samples", pods(&[None, None], 0), "did not receive metrics for targeted pods (pods might be unready)"),
         ("all pods start", pods(&[], 3), "did not receive metrics for targeted pods (pods might be unready)"),
         (
+            "all pods end",
+            vec![(Pod { is_deleted: true, ..running() }, Some(1))],
+            "did not receive metrics for targeted pods (pods might be unready)",
+        ),
+        (
             "a pod without a request, named with its cluster",
             vec![(running(), Some(1)), (unrequested(), Some(1))],
             "missing pod-level request for cpu in Pod web-0 of cluster m1",

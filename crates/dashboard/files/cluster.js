@@ -6,6 +6,7 @@ import { ago, count, quoted } from './format.js';
 import { bindings, cpu, happened, mark, memory, none, notes, pages, readiness, table, tags, tools } from './parts.js';
 import { queue } from './evictions.js';
 import { outcome } from './plan.js';
+import { usage } from './usage.js';
 
 /** @type {import('./app.js').Page} */
 export const cluster = {
@@ -38,6 +39,7 @@ export const cluster = {
         : [h('p', { class: 'quiet' }, 'The real decisions over a copy of the fleet: nothing is written. The same is told by ', h('code', null, plan), '.'),
           h('button', { click: () => { context.memory.lost = true; context.draw(); } }, 'Plan its loss')]),
       view.waiting ? section('queue', `${count(view.waiting, 'eviction')} from here`, queue(null, view.evictions)) : null,
+      section('usage', 'Used by its nodes', usage(context, `/api/node-usage?name=${encodeURIComponent(name)}`, 'Node', `ironclad top node -C ${quoted(name)}`, false)),
       section('conditions', 'Conditions', view.conditions?.length ? table(null, 'Conditions', [
         { name: 'Type', first: true, cell: (one) => one.type },
         { name: 'Status', kind: 'tight', cell: (one) => mark(one.status === 'True' ? 'Ok' : one.status === 'False' ? 'Broken' : 'Waiting', one.status) },

@@ -5,13 +5,14 @@ import { byCluster, chart } from './chart.js';
 import { h } from './dom.js';
 import { count, quoted } from './format.js';
 import { clusterLink, failure, happened, mark, none, notes, pages, table, tabs, tools, WORDS } from './parts.js';
+import { usage } from './usage.js';
 
 /** @typedef {import('./app.js').Context} Context */
 
-const TABS = { tree: 'Tree', why: 'Why', timeline: 'Timeline', yaml: 'YAML', logs: 'Logs' };
+const TABS = { tree: 'Tree', why: 'Why', timeline: 'Timeline', yaml: 'YAML', usage: 'Usage', logs: 'Logs' };
 /** Kinds whose Pods can be restarted. */
 const ROLLOUTS = ['deployment.apps', 'statefulset.apps', 'daemonset.apps'];
-const VIEWS = { tree: 'workload', why: 'why', timeline: 'timeline', yaml: 'manifests', logs: null };
+const VIEWS = { tree: 'workload', why: 'why', timeline: 'timeline', yaml: 'manifests', usage: null, logs: null };
 
 /** @param {Context} context */
 function about({ parts }) {
@@ -35,7 +36,7 @@ export const workload = {
   view: (context) => {
     const search = new URLSearchParams([...context.search].filter(([key]) => key !== 'tab'));
     const view = VIEWS[tab(context)];
-    // Logs are read when somebody asks for them.
+    // Logs and usage are read when somebody asks for them.
     return view && `view=${view}&${new URLSearchParams(about(context))}&${search}`;
   },
   cli: (context) => {
@@ -44,6 +45,7 @@ export const workload = {
     const place = namespace ? ` -n ${quoted(namespace)}` : '';
     if (tab(context) === 'tree') return `ironclad tree ${object}${place} --pods`;
     if (tab(context) === 'why') return `ironclad why ${object}${place}`;
+    if (tab(context) === 'usage') return `ironclad top pod${place || ' -A'}`;
     if (tab(context) === 'logs') return `ironclad logs ${object}${place} --tail 200`;
     const cluster = context.search.get('cluster');
     if (tab(context) === 'yaml') return `ironclad get ${object}${place}${cluster ? ` -C ${quoted(cluster)}` : ''} -o yaml`;
@@ -51,7 +53,7 @@ export const workload = {
   },
   draw(view, context) {
     const chosen = tab(context);
-    const shown = { tree, why, timeline, yaml, logs }[chosen];
+    const shown = { tree, why, timeline, yaml, usage: used, logs }[chosen];
     const acts = [{ title: 'Rebalance', action: 'rebalance', body: about(context) }];
     if (ROLLOUTS.includes(about(context).kind)) acts.push({ title: 'Restart', action: 'restart', body: about(context) });
     return [actions(acts), tabs(context, 'About the workload', TABS, chosen, [notes(view?.notes), shown(view, context)])];
@@ -167,6 +169,12 @@ function yaml(view, context) {
     h('pre', { tabindex: '0', role: 'region', 'aria-label': name, key: `lines ${view.cluster}` },
       view.lines.map((/** @type {any} */ line) => h('span', { class: SIGNS[line.sign] ?? null }, `${line.sign} ${line.text}\n`))),
   ];
+}
+
+/** @param {any} _ @param {Context} context */
+function used(_, context) {
+  const search = new URLSearchParams([...context.search].filter(([key]) => key !== 'tab'));
+  return usage(context, `/api/pod-usage?${new URLSearchParams(about(context))}&${search}`, 'Pod', workload.cli(context), true);
 }
 
 /** @param {any} _ @param {Context} context */

@@ -26,7 +26,7 @@ pub(crate) static DOCUMENT: File =
 /// The page at which a user logs in.
 pub(crate) static LOGIN: &str = include_str!("../files/login.html");
 
-static FILES: [File; 23] = files![
+static FILES: [File; 24] = files![
     ("style.css", CSS),
     ("icon.svg", SVG),
     ("app.js", SCRIPT),
@@ -50,6 +50,7 @@ static FILES: [File; 23] = files![
     ("scheduling.js", SCRIPT),
     ("session.js", SCRIPT),
     ("plan.js", SCRIPT),
+    ("usage.js", SCRIPT),
 ];
 
 /// The file of this name.

@@ -13,7 +13,7 @@ use crate::{
     rows::Wanted,
     sessions::{Found, Mark, Sessions},
     token::Token,
-    views::{Admitted, Failed, Question, Users, Views},
+    views::{Admitted, Failed, Question, Users, Version, Views},
 };
 
 /// Jobs that wait to be taken.
@@ -27,9 +27,17 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// Work for where views are computed.
 enum Job {
-    Look { of: u64, question: Question, answer: oneshot::Sender<Result<Value, Failed>> },
+    Look { of: u64, question: Question, known: Option<Version>, answer: oneshot::Sender<Result<Seen, Failed>> },
     Admit { token: Token, answer: oneshot::Sender<Result<Admission, Failed>> },
     Act { of: u64, wish: Wish, answer: oneshot::Sender<Result<Value, Failed>>, slots: Vec<OwnedSemaphorePermit> },
+}
+
+/// Result of a look.
+pub(crate) struct Seen {
+    /// The view; `None` if the version is the one that was known.
+    pub(crate) view: Option<Value>,
+    /// Version of what it was computed from.
+    pub(crate) version: Option<Version>,
 }
 
 /// A user whom the control plane knows, with views that are kept as long as the mark.
@@ -87,6 +95,17 @@ impl Desk {
     /// Looks once, and keeps the rows that are wanted. A session ends when the control plane does not take its token
     /// any more.
     pub(crate) async fn look(&self, question: &Question, wanted: &Wanted) -> Result<Value, Failed> {
+        let seen = self.look_since(question, wanted, None).await?;
+        seen.view.ok_or_else(ended)
+    }
+
+    /// The same, unless the view is still of the version that is known.
+    pub(crate) async fn look_since(
+        &self,
+        question: &Question,
+        wanted: &Wanted,
+        known: Option<Version>,
+    ) -> Result<Seen, Failed> {
         let _own = match &self.session {
             Some(place) => Some(place.looks.acquire().await.map_err(|_| ended())?),
             None => None,
@@ -94,10 +113,12 @@ impl Desk {
         let _turn = self.looks.acquire().await.map_err(|_| ended())?;
         let of = self.id()?;
         let (answer, found) = oneshot::channel();
-        self.jobs.send(Job::Look { of, question: question.clone(), answer }).await.map_err(|_| ended())?;
-        let mut view = self.accepted(self.within(LOOK_MAX, found).await)?;
-        wanted.apply(&mut view);
-        Ok(view)
+        self.jobs.send(Job::Look { of, question: question.clone(), known, answer }).await.map_err(|_| ended())?;
+        let mut seen = self.accepted(self.within(LOOK_MAX, found).await)?;
+        if let Some(view) = &mut seen.view {
+            wanted.apply(view);
+        }
+        Ok(seen)
     }
 
     /// Number of the session, if it has not ended.
@@ -106,7 +127,7 @@ impl Desk {
     }
 
     /// The answer, after which the session ends if the control plane does not take its token any more.
-    fn accepted(&self, answer: Result<Value, Failed>) -> Result<Value, Failed> {
+    fn accepted<T>(&self, answer: Result<T, Failed>) -> Result<T, Failed> {
         if let (Err(Failed { status: 401, .. }), Some(place)) = (&answer, &self.session) {
             place.sessions.lock().end(place.id);
         }
@@ -200,9 +221,11 @@ impl Jobs {
             // Here, and not only now and then: sessions that come and go would pile up.
             kept.retain(|_, (mark, _)| mark.strong_count() > 0);
             doing.push(match job {
-                Job::Look { of, question, answer } => match (&served, kept.get(&of)) {
-                    (Served::One(views, _), _) => look(RefOrRc::Borrowed(*views), question, answer),
-                    (Served::Many(_), Some((_, user))) => look(RefOrRc::Counted(user.views.clone()), question, answer),
+                Job::Look { of, question, known, answer } => match (&served, kept.get(&of)) {
+                    (Served::One(views, _), _) => look(RefOrRc::Borrowed(*views), question, known, answer),
+                    (Served::Many(_), Some((_, user))) => {
+                        look(RefOrRc::Counted(user.views.clone()), question, known, answer)
+                    }
                     (Served::Many(_), None) => {
                         let _ = answer.send(Err(over()));
                         continue;
@@ -249,16 +272,23 @@ impl<T: ?Sized> Deref for RefOrRc<'_, T> {
 fn look<'a>(
     views: RefOrRc<'a, dyn Views + 'a>,
     question: Question,
-    mut answer: oneshot::Sender<Result<Value, Failed>>,
+    known: Option<Version>,
+    mut answer: oneshot::Sender<Result<Seen, Failed>>,
 ) -> Done<'a> {
     async move {
+        // Before the look: what changes meanwhile is seen by the next one.
+        let version = views.version(&question);
+        if version.is_some() && version == known {
+            let _ = answer.send(Ok(Seen { view: None, version }));
+            return None;
+        }
         // Nobody waits for the answer any more: the page was closed, or the time is over.
         let found = tokio::select! {
             biased;
-            found = question.ask(&*views) => found,
+            found = views.look(&question) => found,
             () = answer.closed() => return None,
         };
-        let _ = answer.send(found);
+        let _ = answer.send(found.map(|view| Seen { view: Some(view), version }));
         None
     }
     .boxed_local()
@@ -297,4 +327,54 @@ fn admit<'a>(users: &'a dyn Users, token: Token, mut answer: oneshot::Sender<Res
         }
     }
     .boxed_local()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::views::Look;
+
+    /// Views of one version, that count how often they are computed.
+    struct OfVersion(Cell<u64>, Cell<u64>);
+
+    impl Views for OfVersion {
+        fn look<'a>(&'a self, _: &'a Question) -> Look<'a> {
+            self.1.set(self.1.get() + 1);
+            async move { Ok(json!({ "computed": self.1.get() })) }.boxed_local()
+        }
+
+        fn version(&self, question: &Question) -> Option<Version> {
+            let known = Version { changes: self.0.get(), holds: Duration::MAX };
+            (*question == Question::Workloads).then_some(known)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_view_whose_version_is_known_is_not_computed_again() {
+        let (clock, tasks) = (Clock::system(), Tasks::new("test"));
+        let (views, wanted) = (OfVersion(Cell::new(1), Cell::new(0)), Wanted::default());
+        let (desk, jobs) = desk(1, 1, &clock);
+        let asking = async {
+            let look = async |question, known| desk.look_since(&question, &wanted, known).await.unwrap();
+            let first = look(Question::Workloads, None).await;
+            assert_eq!(first.view, Some(json!({ "computed": 1 })));
+            let again = look(Question::Workloads, first.version).await;
+            assert_eq!((again.view, again.version), (None, first.version));
+            views.0.set(2);
+            let changed = look(Question::Workloads, first.version).await;
+            assert_eq!(changed.view, Some(json!({ "computed": 2 })), "something has changed");
+            assert_ne!(changed.version, first.version);
+            for computed in [3, 4] {
+                let other = look(Question::Fleet, None).await;
+                assert_eq!((other.view, other.version), (Some(json!({ "computed": computed })), None));
+            }
+        };
+        tokio::select! {
+            biased;
+            () = jobs.work(Served::One(&views, None), &clock, &tasks, || {}) => panic!("it works until it is stopped"),
+            () = asking => {}
+        }
+    }
 }

@@ -294,103 +294,26 @@ mod tests {
     };
 
     use super::*;
-    use crate::views::{Account, Look, Reference};
+    use crate::views::{Look, Version};
 
     /// Views that count how often somebody looked; one of them is never ready.
     #[derive(Default)]
     struct Counted(Cell<usize>);
 
-    impl Counted {
-        fn look(&self) -> Look<'_> {
+    impl Views for Counted {
+        fn look<'a>(&'a self, question: &'a Question) -> Look<'a> {
+            match question {
+                Question::Cluster(name) => return async move { Err(Failed::new(404, name)) }.boxed_local(),
+                Question::Workloads => return std::future::pending().boxed_local(),
+                _ => {}
+            }
             self.0.set(self.0.get() + 1);
             let rows: Vec<Value> = (0..self.0.get()).map(|number| json!({ "name": format!("m{number}") })).collect();
             async move { Ok(json!({ "rows": rows })) }.boxed_local()
         }
-    }
 
-    impl Views for Counted {
-        fn fleet(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn cluster<'a>(&'a self, name: &'a str) -> Look<'a> {
-            async move { Err(Failed::new(404, name)) }.boxed_local()
-        }
-
-        fn workloads(&self) -> Look<'_> {
-            std::future::pending().boxed_local()
-        }
-
-        fn workload<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-            self.look()
-        }
-
-        fn why<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-            self.look()
-        }
-
-        fn manifests<'a>(&'a self, _: &'a Reference, _: Option<&'a str>) -> Look<'a> {
-            self.look()
-        }
-
-        fn logs<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-            self.look()
-        }
-
-        fn timeline<'a>(&'a self, _: &'a Reference) -> Look<'a> {
-            self.look()
-        }
-
-        fn policies(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn services(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn quotas(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn evictions(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn events(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn system(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn doctor(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn scheduling(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn preemptions(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn accounts(&self, _: Account) -> Look<'_> {
-            self.look()
-        }
-
-        fn autoscalers(&self) -> Look<'_> {
-            self.look()
-        }
-
-        fn autoscaler<'a>(&'a self, _: &'a str, _: &'a str) -> Look<'a> {
-            self.look()
-        }
-
-        fn plan<'a>(&'a self, _: &'a Change) -> Look<'a> {
-            self.look()
+        fn version(&self, _: &Question) -> Option<Version> {
+            None
         }
     }
 

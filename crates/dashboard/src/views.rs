@@ -1,6 +1,6 @@
 //! Views of the fleet, which somebody else computes.
 
-use std::{fmt, rc::Rc};
+use std::{fmt, rc::Rc, time::Duration};
 
 use futures::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
@@ -110,110 +110,86 @@ pub trait Users {
     fn can_act(&self) -> bool;
 }
 
-/// The views, each computed anew.
+/// The views.
 pub trait Views {
-    /// A row for each cluster: health with age, capacity, counts.
-    fn fleet(&self) -> Look<'_>;
-    /// One cluster: its row, conditions, evictions, and as rows the bindings that are placed there.
-    fn cluster<'a>(&'a self, name: &'a str) -> Look<'a>;
-    /// A row for each binding.
-    fn workloads(&self) -> Look<'_>;
-    /// The links from a template to its Pods.
-    fn workload<'a>(&'a self, template: &'a Reference) -> Look<'a>;
-    /// Reasons of the placement of a template.
-    fn why<'a>(&'a self, template: &'a Reference) -> Look<'a>;
-    /// A row for each copy of a template, with the difference of its manifest from the template. The lines are those of
-    /// the copy in this cluster, or of the template.
-    fn manifests<'a>(&'a self, template: &'a Reference, cluster: Option<&'a str>) -> Look<'a>;
-    /// The last lines of the logs of all copies.
-    fn logs<'a>(&'a self, template: &'a Reference) -> Look<'a>;
-    /// Events and conditions of a template, its binding and its Works, newest first.
-    fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a>;
-    /// A row for each policy: the templates that it claims, and those that others keep from it.
-    fn policies(&self) -> Look<'_>;
-    /// A row for each service over clusters: where it comes from, and where it is reached.
-    fn services(&self) -> Look<'_>;
-    /// A row for each FederatedResourceQuota: its limits, their usage, and what it refuses.
-    fn quotas(&self) -> Look<'_>;
-    /// The eviction queue in order, with the rate.
-    fn evictions(&self) -> Look<'_>;
-    /// Events of the control plane, newest first.
-    fn events(&self) -> Look<'_>;
-    /// The leader with its settings and controllers.
-    fn system(&self) -> Look<'_>;
-    /// Findings of the doctor.
-    fn doctor(&self) -> Look<'_>;
-    /// The queue of the scheduler.
-    fn scheduling(&self) -> Look<'_>;
-    /// A row for each binding for which others leave, with those.
-    fn preemptions(&self) -> Look<'_>;
-    /// A row for each cluster: what the scheduler counts as free.
-    fn accounts(&self, by: Account) -> Look<'_>;
-    /// A row for each FederatedHPA.
-    fn autoscalers(&self) -> Look<'_>;
-    /// The last round of a FederatedHPA.
-    fn autoscaler<'a>(&'a self, namespace: &'a str, name: &'a str) -> Look<'a>;
-    /// Consequences of a change.
-    fn plan<'a>(&'a self, change: &'a Change) -> Look<'a>;
+    /// Computes a view.
+    fn look<'a>(&'a self, question: &'a Question) -> Look<'a>;
+    /// State of what a view is computed from; `None` if only the view itself tells whether it has changed.
+    fn version(&self, question: &Question) -> Option<Version>;
+}
+
+/// State of what a view is computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// Number that differs when something has changed.
+    pub changes: u64,
+    /// Time after which the view is computed anew even if nothing has, because it shows what is not counted, too.
+    pub holds: Duration,
 }
 
 /// A question for one of the views.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Question {
+pub enum Question {
+    /// A row for each cluster: health with age, capacity, counts.
     Fleet,
+    /// One cluster: its row, conditions, evictions, and as rows the bindings that are placed there.
     Cluster(String),
+    /// A row for each binding.
     Workloads,
+    /// The links from a template to its Pods.
     Workload(Reference),
+    /// Reasons of the placement of a template.
     Why(Reference),
-    /// The template, and the cluster whose copy is shown.
+    /// A row for each copy of a template, with the difference of its manifest from the template. The lines are those of
+    /// the copy in this cluster, or of the template.
     Manifests(Reference, Option<String>),
+    /// The last lines of the logs of all copies.
     Logs(Reference),
+    /// A row for each node of a cluster, with the CPU and memory that its Pods use.
+    NodeUsage(String),
+    /// A row for each Pod of all copies of a template, with the CPU and memory that it uses.
+    PodUsage(Reference),
+    /// Events and conditions of a template, its binding and its Works, newest first.
     Timeline(Reference),
+    /// A row for each policy: the templates that it claims, and those that others keep from it.
     Policies,
+    /// A row for each service over clusters: where it comes from, and where it is reached.
     Services,
+    /// A row for each FederatedResourceQuota: its limits, their usage, and what it refuses.
     Quotas,
+    /// The eviction queue in order, with the rate.
     Evictions,
+    /// Events of the control plane, newest first.
     Events,
+    /// The leader with its settings and controllers.
     System,
+    /// Findings of the doctor.
     Doctor,
+    /// The queue of the scheduler.
     Scheduling,
+    /// A row for each binding for which others leave, with those.
     Preemptions,
+    /// A row for each cluster: what the scheduler counts as free.
     Accounts(Account),
+    /// A row for each FederatedHPA.
     Autoscalers,
-    /// Namespace and name.
+    /// The last round of the FederatedHPA of a namespace and name.
     Autoscaler(String, String),
+    /// Consequences of a change.
     Plan(Change),
 }
 
 impl Question {
-    pub(crate) fn ask<'a>(&'a self, views: &'a dyn Views) -> Look<'a> {
-        match self {
-            Self::Fleet => views.fleet(),
-            Self::Cluster(name) => views.cluster(name),
-            Self::Workloads => views.workloads(),
-            Self::Workload(template) => views.workload(template),
-            Self::Why(template) => views.why(template),
-            Self::Manifests(template, cluster) => views.manifests(template, cluster.as_deref()),
-            Self::Logs(template) => views.logs(template),
-            Self::Timeline(template) => views.timeline(template),
-            Self::Policies => views.policies(),
-            Self::Services => views.services(),
-            Self::Quotas => views.quotas(),
-            Self::Evictions => views.evictions(),
-            Self::Events => views.events(),
-            Self::System => views.system(),
-            Self::Doctor => views.doctor(),
-            Self::Scheduling => views.scheduling(),
-            Self::Preemptions => views.preemptions(),
-            Self::Accounts(by) => views.accounts(*by),
-            Self::Autoscalers => views.autoscalers(),
-            Self::Autoscaler(namespace, name) => views.autoscaler(namespace, name),
-            Self::Plan(change) => views.plan(change),
-        }
-    }
-
     /// True if pages follow the view as it changes. The others take so long that they are computed on demand.
     pub(crate) fn is_followed(&self) -> bool {
-        !matches!(self, Self::Doctor | Self::Logs(_) | Self::Accounts(Account::Nodes) | Self::Plan(_))
+        !matches!(
+            self,
+            Self::Doctor
+                | Self::Logs(_)
+                | Self::NodeUsage(_)
+                | Self::PodUsage(_)
+                | Self::Accounts(Account::Nodes)
+                | Self::Plan(_)
+        )
     }
 }

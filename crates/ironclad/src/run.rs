@@ -286,7 +286,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let dashboard = match dashboard {
         Some(bound) => {
             let (kubeconfig, context) = (args.kubeconfig.clone(), args.context.clone());
-            let users = Bearers { kubeconfig, context, writes: bound.writes, clock: seam.clock.clone() };
+            let users = Bearers::new(kubeconfig, context, bound.writes, seam.child("dashboard"));
             Some((team_dashboard(bound, &client, &seam.child("dashboard")).await?, users))
         }
         None => None,

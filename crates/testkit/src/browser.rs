@@ -21,7 +21,7 @@ const DOMAINS: [&str; 5] = ["Page", "Runtime", "Log", "Network", "Accessibility"
 
 /// A browser with one page.
 pub struct Browser {
-    _child: Child,
+    child: Child,
     _profile: TempDir,
     socket: WebSocketStream<TcpStream>,
     session: String,
@@ -79,7 +79,7 @@ impl Browser {
         let stream = TcpStream::connect(host).await?;
         let (socket, _) = tokio_tungstenite::client_async(format!("ws://{host}/{path}"), stream).await?;
         let mut browser =
-            Self { _child: child, _profile: profile, socket, session: String::new(), last: 0, events: Vec::new() };
+            Self { child, _profile: profile, socket, session: String::new(), last: 0, events: Vec::new() };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" })).await?;
         let target = target["targetId"].as_str().context("a target")?.to_owned();
         let attached = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true })).await?;
@@ -88,6 +88,11 @@ impl Browser {
             browser.call(&format!("{domain}.enable"), json!({})).await?;
         }
         Ok(browser)
+    }
+
+    /// Process of the browser, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Sends a command, and returns its result. Events that come meanwhile are kept.

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use futures::AsyncReadExt as _;
 use ironclad_dashboard::Reference;
-use ironclad_fleet::targets;
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,11 +16,10 @@ use serde_json::{Value, json};
 
 use super::observe;
 use crate::{
-    bindings,
     logs::{default_container, pod_selector},
     members, pages, print,
     report::answer,
-    resource::{Resource, Resources},
+    resource::Resource,
 };
 
 /// Pods whose logs are read, in all members together.
@@ -41,24 +38,16 @@ pub(super) async fn look(
     clock: &Clock,
     template: &Reference,
 ) -> anyhow::Result<Value> {
-    let Reference { namespace, kind, name } = template;
-    let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
-    let namespace = if resource.namespaced { namespace.as_str() } else { "" };
-    let mut notes = Vec::new();
-    let Some(binding) = bindings::of(client, &resource, namespace, name).await? else {
-        notes.push("it has no binding, so there are no copies".to_owned());
-        return Ok(json!({ "logs": [], "notes": notes }));
+    let (resource, Some(mut clusters)) = observe::copies(client, template).await? else {
+        return Ok(json!({ "logs": [], "notes": [observe::NO_COPIES] }));
     };
-    let mut names: Vec<String> =
-        targets::targets(binding.spec()).into_iter().map(|target| target.cluster.to_string()).collect();
-    if names.len() > PODS_MAX {
-        notes.push(format!("{} of {} clusters are asked", PODS_MAX, names.len()));
-        names.truncate(PODS_MAX);
+    let namespace = if resource.namespaced { template.namespace.as_str() } else { "" };
+    let (name, mut notes) = (&template.name, Vec::new());
+    if clusters.len() > PODS_MAX {
+        notes.push(format!("{} of {} clusters are asked", PODS_MAX, clusters.len()));
+        clusters.truncate(PODS_MAX);
     }
-    let each = PODS_MAX / names.len().max(1);
-    // A binding may name a cluster that is gone.
-    let mut clusters = observe::clusters(client).await?;
-    clusters.retain(|cluster| names.contains(&cluster.name_any()));
+    let each = PODS_MAX / clusters.len().max(1);
     let members = members::connect(client, kubeconfig, members::Way::default(), &clusters).await;
     let read = members::ask(&members, clock, MEMBER_MAX, async |_, client| {
         of_member(&client, &resource, (namespace, name), each).await

@@ -4,6 +4,7 @@
 
 mod actions;
 mod failed;
+mod kept;
 mod logs;
 mod manifests;
 mod observe;
@@ -12,6 +13,7 @@ mod policies;
 mod quotas;
 mod scheduling;
 mod services;
+mod usage;
 mod users;
 mod views;
 
@@ -19,7 +21,7 @@ use anyhow::Context as _;
 use ironclad_api::cluster::Cluster;
 pub use ironclad_dashboard::{Actions, Dashboard, TeamDashboard};
 use ironclad_runtime::Api;
-use ironclad_seam::{Clock, Tasks};
+use ironclad_seam::{Clock, Seam};
 use kube::api::ListParams;
 
 pub use self::{actions::Acting, users::Bearers, views::Live};
@@ -64,11 +66,12 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if command.open {
         open(&address);
     }
-    let (views, tasks) = (Live::new(command.plane.clone(), clock.clone()), Tasks::new("dashboard"));
+    let seam = Seam { clock: clock.clone(), ..Seam::system("dashboard") };
+    let views = Live::new(command.plane.clone(), &seam);
     let acting = command.write.then(|| Acting::new(command.plane.clone(), clock.clone()));
     let served = async {
         let actions = acting.as_ref().map(|acting| acting as &dyn Actions);
-        dashboard.serve(&views, actions, clock, &tasks).await;
+        dashboard.serve(&views, actions, clock, &seam.tasks).await;
         anyhow::Ok(())
     };
     tokio::select! {
@@ -76,7 +79,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         done = tokio::signal::ctrl_c() => done.context("waiting for ctrl-c"),
         served = served => served,
     }?;
-    tasks.kill();
+    seam.tasks.kill();
     Ok(())
 }
 

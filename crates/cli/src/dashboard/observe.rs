@@ -5,43 +5,44 @@ use std::{
     sync::Arc,
 };
 
-use ironclad_api::{
-    cluster::Cluster,
-    gates::Gate,
-    namespaces,
-    work::{ClusterResourceBinding, ResourceBinding, Work},
-};
+use anyhow::Context as _;
+use ironclad_api::{cluster::Cluster, gates::Gate, namespaces, work::Work};
+use ironclad_dashboard::Reference;
 use ironclad_failover::taint_manager::Row;
-use ironclad_fleet::{Binding, ClusterName, tree::LinkState};
+use ironclad_fleet::{Binding, ClusterName, targets, tree::LinkState};
 use ironclad_planning::views::{self, BindingRow, Entry};
 use ironclad_runtime::Api;
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{Client, ResourceExt as _, api::ListParams};
 
-use crate::{evictions::observe::leader_report_if_readable, pages, plan::read::every, report::permitted};
+use super::kept::Kept;
+use crate::{
+    bindings,
+    evictions::observe::leader_report_if_readable,
+    pages,
+    plan::read::every,
+    report::permitted,
+    resource::{Resource, Resources},
+};
 
 /// Events that are shown at most: a fleet in trouble makes more than anybody reads.
 const EVENTS_MAX: usize = 2_000;
 
-/// All clusters.
-pub(super) async fn clusters(client: &Client) -> anyhow::Result<Vec<Cluster>> {
-    every(Api::<Cluster>::all(client.clone())).await
-}
-
 /// The rows of all bindings. Notes say which could not be read.
 pub(super) async fn bindings(
     client: &Client,
-    clusters: &[Cluster],
+    kept: &Kept,
+    clusters: &[Arc<Cluster>],
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Vec<BindingRow>> {
     let mut all: Vec<Binding> = Vec::new();
-    match permitted(every(Api::<ResourceBinding>::all(client.clone())).await)? {
-        Some(found) => all.extend(found.into_iter().map(|one| Binding::from(Arc::new(one)))),
+    match permitted(kept.bindings.all(client).await)? {
+        Some(found) => all.extend(found.into_iter().map(Binding::from)),
         None => notes.push("you may not list resourcebindings.work.karmada.io in all namespaces".to_owned()),
     }
-    match permitted(every(Api::<ClusterResourceBinding>::all(client.clone())).await)? {
-        Some(found) => all.extend(found.into_iter().map(|one| Binding::from(Arc::new(one)))),
+    match permitted(kept.cluster_bindings.all(client).await)? {
+        Some(found) => all.extend(found.into_iter().map(Binding::from)),
         None => notes.push("you may not list clusterresourcebindings.work.karmada.io".to_owned()),
     }
     Ok(views::workloads(all.iter().map(Binding::view), &unready(clusters)))
@@ -53,7 +54,7 @@ pub(super) async fn is_off(client: &Client, gate: Gate) -> bool {
     known.is_ok_and(|configuration| !configuration.settings().gates.enabled(gate))
 }
 
-fn unready(clusters: &[Cluster]) -> BTreeSet<ClusterName> {
+fn unready(clusters: &[Arc<Cluster>]) -> BTreeSet<ClusterName> {
     let unready = clusters.iter().filter(|cluster| !cluster.is_ready());
     unready.map(|cluster| ClusterName::from(cluster.name_any().as_str())).collect()
 }
@@ -71,28 +72,26 @@ pub(super) async fn queue(client: &Client) -> Vec<Row> {
     leader_report_if_readable(client).await.rows
 }
 
-/// Events of a namespace, or of all: the newest ones, newest first.
-pub(super) async fn events(client: &Client, namespace: Option<&str>) -> anyhow::Result<Vec<Entry>> {
-    events_with(client, namespace, None).await
+/// Events of all namespaces that are wanted: the newest ones, newest first.
+pub(super) async fn events(
+    client: &Client,
+    kept: &Kept,
+    is_wanted: impl Fn(&Event) -> bool,
+) -> anyhow::Result<Vec<Entry>> {
+    let found = kept.events.all(client).await?;
+    Ok(newest(found.iter().map(Arc::as_ref).filter(|event| is_wanted(event))))
 }
 
-/// The same, with one reason only.
-pub(super) async fn events_with(
-    client: &Client,
-    namespace: Option<&str>,
-    reason: Option<&str>,
-) -> anyhow::Result<Vec<Entry>> {
-    let api = match namespace {
-        Some(namespace) => Api::<Event>::namespaced(client.clone(), namespace),
-        None => Api::<Event>::all(client.clone()),
-    };
-    let fields = reason.map(|reason| format!("reason={reason}"));
-    let parameters = ListParams { field_selector: fields, ..ListParams::default() };
-    let found = pages::all(&api, parameters).await?;
-    let read = found.iter().filter_map(|event| views::event(&serde_json::to_value(event).ok()?));
-    let mut all = views::timeline(read);
+/// Events of a namespace, the newest first, for users who may not list all of them.
+pub(super) async fn events_in(client: &Client, namespace: &str) -> anyhow::Result<Vec<Entry>> {
+    let found = pages::all(&Api::<Event>::namespaced(client.clone(), namespace), ListParams::default()).await?;
+    Ok(newest(found.iter()))
+}
+
+fn newest<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Entry> {
+    let mut all = views::timeline(events.filter_map(|event| views::event(&serde_json::to_value(event).ok()?)));
     all.truncate(EVENTS_MAX);
-    Ok(all)
+    all
 }
 
 /// The Works of a binding; none if they may not be read.
@@ -101,6 +100,23 @@ pub(super) async fn works(client: &Client, binding: &Binding) -> anyhow::Result<
     let Some(id) = view.permanent_id() else { return Ok(Some(Vec::new())) };
     let selector = ListParams::default().labels(&format!("{}={id}", view.id_label()));
     permitted(pages::all(&Api::<Work>::all(client.clone()), selector).await.map_err(Into::into))
+}
+
+/// Note about a template without a binding.
+pub(super) const NO_COPIES: &str = "it has no binding, so there are no copies";
+
+/// The resource of a template, and the clusters that have copies of it; `None` without a binding. A cluster that the
+/// binding names may be gone.
+pub(super) async fn copies(client: &Client, template: &Reference) -> anyhow::Result<(Resource, Option<Vec<Cluster>>)> {
+    let Reference { namespace, kind, name } = template;
+    let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
+    let namespace = if resource.namespaced { namespace.as_str() } else { "" };
+    let Some(binding) = bindings::of(client, &resource, namespace, name).await? else { return Ok((resource, None)) };
+    let targets: BTreeSet<String> =
+        targets::targets(binding.spec()).into_iter().map(|target| target.cluster.to_string()).collect();
+    let mut clusters = every(Api::<Cluster>::all(client.clone())).await?;
+    clusters.retain(|cluster| targets.contains(&cluster.name_any()));
+    Ok((resource, Some(clusters)))
 }
 
 /// Number of rows by their state.

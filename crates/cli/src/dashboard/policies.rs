@@ -13,12 +13,12 @@ use ironclad_runtime::Api;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::observe;
+use super::{kept::Kept, observe};
 use crate::{pages, plan::read::every, report::permitted, resource::Resources};
 
 /// The view of all policies.
-pub(super) async fn look(client: &Client) -> anyhow::Result<Value> {
-    let (mut notes, clusters) = (Vec::new(), observe::clusters(client).await?);
+pub(super) async fn look(client: &Client, kept: &Kept) -> anyhow::Result<Value> {
+    let (mut notes, clusters) = (Vec::new(), kept.clusters.all(client).await?);
     let namespaced = permitted(every(Api::<PropagationPolicy>::all(client.clone())).await)?;
     if namespaced.is_none() {
         notes.push("you may not list propagationpolicies.policy.karmada.io in all namespaces".to_owned());

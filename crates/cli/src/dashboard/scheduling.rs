@@ -1,18 +1,20 @@
 //! The queue of the scheduler, preemptions, and what it counts as free.
 
+use std::sync::Arc;
+
 use ironclad_api::{events::BINDING_PREEMPTED, gates::Gate, work::ResourceBinding};
 use ironclad_dashboard::Account;
+use ironclad_fleet::BindingRef;
 use ironclad_planning::{Fleet, schedule::State, views};
-use ironclad_runtime::Api;
 use ironclad_seam::Clock;
-use kube::{Client, config::Kubeconfig};
+use k8s_openapi::api::core::v1::Event;
+use kube::{Client, ResourceExt as _, config::Kubeconfig};
 use serde_json::{Value, json};
 
-use super::observe;
+use super::{kept::Kept, observe};
 use crate::{
     leader,
     nodes::{self, Asked},
-    plan::read::every,
     report::permitted,
 };
 
@@ -28,8 +30,13 @@ pub(super) async fn queue(client: &Client) -> Value {
 }
 
 /// All ResourceBindings; notes say if they may not be listed.
-async fn bindings(client: &Client, notes: &mut Vec<String>, otherwise: &str) -> anyhow::Result<Vec<ResourceBinding>> {
-    let found = permitted(every(Api::<ResourceBinding>::all(client.clone())).await)?;
+async fn bindings(
+    client: &Client,
+    kept: &Kept,
+    notes: &mut Vec<String>,
+    otherwise: &str,
+) -> anyhow::Result<Vec<Arc<ResourceBinding>>> {
+    let found = permitted(kept.bindings.all(client).await)?;
     if found.is_none() {
         notes.push(format!("you may not list resourcebindings.work.karmada.io in all namespaces{otherwise}"));
     }
@@ -37,13 +44,14 @@ async fn bindings(client: &Client, notes: &mut Vec<String>, otherwise: &str) -> 
 }
 
 /// The view of preemptions.
-pub(super) async fn preemptions(client: &Client) -> anyhow::Result<Value> {
+pub(super) async fn preemptions(client: &Client, kept: &Kept) -> anyhow::Result<Value> {
     let mut notes = Vec::new();
-    let bindings = bindings(client, &mut notes, "").await?;
+    let bindings = bindings(client, kept, &mut notes, "").await?;
     if observe::is_off(client, Gate::PriorityBasedPreemptiveScheduling).await {
         notes.push("feature gate PriorityBasedPreemptiveScheduling is off: no binding is preempted".to_owned());
     }
-    let mut past = match permitted(observe::events_with(client, None, Some(BINDING_PREEMPTED)).await)? {
+    let of_preemptions = |event: &Event| event.reason.as_deref() == Some(BINDING_PREEMPTED);
+    let mut past = match permitted(observe::events(client, kept, of_preemptions).await)? {
         Some(events) => views::preempted(events),
         None => {
             notes.push("you may not list events in all namespaces: former preemptions are not known".to_owned());
@@ -60,6 +68,7 @@ pub(super) async fn preemptions(client: &Client) -> anyhow::Result<Value> {
 /// nodes and pods of members, which are asked.
 pub(super) async fn accounts(
     client: &Client,
+    kept: &Kept,
     kubeconfig: Option<&Kubeconfig>,
     clock: &Clock,
     by: Account,
@@ -68,9 +77,13 @@ pub(super) async fn accounts(
     let known = leader::configuration(client).await.ok().map(|configuration| configuration.settings());
     let by_node = known.as_ref().map(|settings| settings.estimators);
     let mut fleet = Fleet { settings: known.unwrap_or_default(), ..Fleet::default() };
-    observe::clusters(client).await?.into_iter().for_each(|cluster| fleet.world.insert_cluster(cluster));
-    let bindings = bindings(client, &mut notes, ": what is promised and held is not known").await?;
-    bindings.into_iter().for_each(|binding| fleet.world.insert_binding(binding));
+    kept.clusters.all(client).await?.into_iter().for_each(|cluster| {
+        fleet.world.clusters.insert(cluster.name_any().as_str().into(), cluster);
+    });
+    let bindings = bindings(client, kept, &mut notes, ": what is promised and held is not known").await?;
+    bindings.into_iter().for_each(|binding| {
+        fleet.world.bindings.insert(BindingRef::from(&*binding).key(), binding);
+    });
     if by == Account::Nodes {
         let (mut members, all) = (Asked::default(), fleet.world.clusters.keys().cloned().collect());
         members.ask(&fleet, &all, client, kubeconfig, clock).await;

@@ -24,15 +24,15 @@ use ironclad_seam::Clock;
 use kube::{Client, Resource, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
-use super::observe;
+use super::{kept::Kept, observe};
 use crate::{members::ASKED_MAX, pages, report::permitted, why};
 
 /// The view of all services over clusters.
-pub(super) async fn look(client: &Client, clock: &Clock) -> anyhow::Result<Value> {
+pub(super) async fn look(client: &Client, kept: &Kept, clock: &Clock) -> anyhow::Result<Value> {
     let mut notes = Vec::new();
-    let clusters = observe::clusters(client).await?.into_iter();
+    let clusters = kept.clusters.all(client).await?.into_iter();
     let clusters: Clusters =
-        clusters.map(|cluster| (ClusterName::from(cluster.name_any().as_str()), Arc::new(cluster))).collect();
+        clusters.map(|cluster| (ClusterName::from(cluster.name_any().as_str()), cluster)).collect();
     let services = listed::<MultiClusterService>(client, &mut notes).await?;
     let exports = listed::<ServiceExport>(client, &mut notes).await?;
     let imports = listed::<ServiceImport>(client, &mut notes).await?;

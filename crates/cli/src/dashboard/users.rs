@@ -7,17 +7,21 @@ use anyhow::Context as _;
 use futures::{FutureExt as _, future::LocalBoxFuture};
 use ironclad_dashboard::{Actions, Admitted, Failed, Token, Users};
 use ironclad_runtime::Api;
-use ironclad_seam::Clock;
+use ironclad_seam::Seam;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
     api::PostParams,
     config::{AuthInfo, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext},
 };
 use secrecy::SecretString;
+use tokio::sync::Semaphore;
 
 use super::{actions::Acting, failed::failed, views::Live};
 use crate::connect::{self, Plane};
 
+/// Kinds that are watched for all users together, as each watch holds the objects that its user may list. Beyond it
+/// they are listed.
+const WATCHES_MAX: usize = 32;
 /// Name of the context, the cluster and the user of a session.
 const NAME: &str = "dashboard";
 /// The user of requests whose credentials were not looked at.
@@ -25,17 +29,21 @@ const ANONYMOUS: &str = "system:anonymous";
 
 /// Users of the control plane of a kubeconfig, whose credentials they do not get.
 pub struct Bearers {
-    /// File that names the server, if not the default one.
-    pub kubeconfig: Option<PathBuf>,
-    /// Context in it, if not the current one.
-    pub context: Option<String>,
-    /// True if users can change something.
-    pub writes: bool,
-    /// Clock of views and actions.
-    pub clock: Clock,
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    writes: bool,
+    seam: Seam,
+    watches: Arc<Semaphore>,
 }
 
 impl Bearers {
+    /// Users of the server that a kubeconfig names, the default one if there is no file, by one of its contexts. They
+    /// can change something with `writes`. What is watched for them ends with the tasks of `seam`.
+    #[must_use]
+    pub fn new(kubeconfig: Option<PathBuf>, context: Option<String>, writes: bool, seam: Seam) -> Self {
+        Self { kubeconfig, context, writes, seam, watches: Arc::new(Semaphore::new(WATCHES_MAX)) }
+    }
+
     async fn known(&self, token: &Token) -> anyhow::Result<Result<Admitted, Failed>> {
         let read = connect::read(self.kubeconfig.as_ref())?;
         let given = Arc::new(with_token(&read, self.context.as_deref(), token)?);
@@ -45,9 +53,9 @@ impl Bearers {
         let review = reviews.create(&how, &review).await.context("asking the control plane whose token it is")?;
         Ok(match user(review) {
             Some(user) => {
-                let acting = self.writes.then(|| Acting::new(plane.clone(), self.clock.clone()));
+                let acting = self.writes.then(|| Acting::new(plane.clone(), self.seam.clock.clone()));
                 let actions = acting.map(|acting| Rc::new(acting) as Rc<dyn Actions>);
-                Ok(Admitted { user, views: Rc::new(Live::new(plane, self.clock.clone())), actions })
+                Ok(Admitted { user, views: Rc::new(Live::among(plane, &self.seam, &self.watches)), actions })
             }
             None => Err(Failed::new(401, "the control plane knows nobody by this token")),
         })

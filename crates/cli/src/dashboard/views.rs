@@ -1,20 +1,24 @@
 //! The views, each by the functions of the verb that shows the same.
 
-use std::{cell::RefCell, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
-use ironclad_api::autoscaling::FederatedHPA;
-use ironclad_dashboard::{Account, Change, Failed, Look, Reference, Views};
+use ironclad_api::{autoscaling::FederatedHPA, cluster::Cluster};
+use ironclad_dashboard::{Failed, Look, Question, Reference, Version, Views};
 use ironclad_fleet::BindingKey;
-use ironclad_planning::views;
+use ironclad_planning::views::{self, BindingRow};
 use ironclad_runtime::Api;
-use ironclad_seam::Clock;
+use ironclad_seam::{Clock, Seam};
+use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
-use super::{actions::parsed, failed::failed, logs, manifests, observe, plans, policies, quotas, scheduling, services};
+use super::{
+    actions::parsed, failed::failed, kept::Kept, logs, manifests, observe, plans, policies, quotas, scheduling,
+    services, usage,
+};
 use crate::{
     bindings,
     connect::Plane,
@@ -28,6 +32,12 @@ use crate::{
 const CLIENT_MAX: Duration = Duration::from_secs(60);
 /// Time for the answer of a member.
 const MEMBER_MAX: Duration = Duration::from_secs(3);
+/// Age of a view that shows more than what is watched: heartbeats, and the leader's queue.
+const UNCOUNTED_MAX: Duration = Duration::from_secs(10);
+/// Age of a view that shows only what is watched: it is computed anew to find out whether the user may still see it.
+const WATCHED_MAX: Duration = Duration::from_secs(60);
+/// Kinds that are watched for one user.
+const WATCHES_OF_ONE: usize = 4;
 /// Bindings in an account of a cluster's evictions.
 const WAITING_MAX: usize = 50;
 
@@ -35,14 +45,29 @@ const WAITING_MAX: usize = 50;
 pub struct Live {
     plane: Plane,
     clock: Clock,
+    kept: Kept,
+    /// Rows of the bindings of a version of what is kept.
+    rows: RefCell<Option<(u64, Rc<[BindingRow]>)>>,
     client: RefCell<Option<(Instant, Client)>>,
 }
 
 impl Live {
-    /// Views of this control plane.
+    /// Views of this control plane. What is watched for them ends with the tasks of `seam`, and with the views.
     #[must_use]
-    pub fn new(plane: Plane, clock: Clock) -> Self {
-        Self { plane, clock, client: RefCell::new(None) }
+    pub fn new(plane: Plane, seam: &Seam) -> Self {
+        Self::among(plane, seam, &Arc::new(Semaphore::new(WATCHES_OF_ONE)))
+    }
+
+    /// The same beside those of others: `watches` bounds the kinds that are watched for all of them.
+    #[must_use]
+    pub fn among(plane: Plane, seam: &Seam, watches: &Arc<Semaphore>) -> Self {
+        Self {
+            plane,
+            clock: seam.clock.clone(),
+            kept: Kept::new(seam, watches),
+            rows: RefCell::default(),
+            client: RefCell::new(None),
+        }
     }
 
     async fn client(&self) -> anyhow::Result<Client> {
@@ -56,15 +81,79 @@ impl Live {
         Ok(client)
     }
 
-    /// A view whose errors are told as those of verbs.
-    fn told<'a>(&'a self, view: impl Future<Output = anyhow::Result<Value>> + 'a) -> Look<'a> {
-        async move { view.await.map_err(|error| -> Failed { failed(&crate::asked::explained(error)) }) }.boxed_local()
+    /// Computes a view. Errors are those of verbs.
+    async fn view(&self, question: &Question) -> anyhow::Result<Value> {
+        match question {
+            Question::Fleet => self.fleet_of().await,
+            Question::Cluster(name) => self.cluster_of(name).await,
+            Question::Workloads => self.workloads_of().await,
+            Question::Workload(template) => self.tree_of(template).await,
+            Question::Why(template) => self.why_of(template).await,
+            Question::Manifests(template, cluster) => {
+                manifests::look(&self.client().await?, template, cluster.as_deref()).await
+            }
+            Question::Logs(template) => {
+                let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+                logs::look(&client, kubeconfig.as_ref(), &self.clock, template).await
+            }
+            Question::NodeUsage(cluster) => {
+                let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+                usage::of_nodes(&client, kubeconfig.as_ref(), &self.clock, cluster).await
+            }
+            Question::PodUsage(template) => {
+                let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+                usage::of_pods(&client, kubeconfig.as_ref(), &self.clock, template).await
+            }
+            Question::Timeline(template) => self.timeline_of(template).await,
+            Question::Policies => policies::look(&self.client().await?, &self.kept).await,
+            Question::Services => services::look(&self.client().await?, &self.kept, &self.clock).await,
+            Question::Quotas => quotas::look(&self.client().await?, &self.kept).await,
+            Question::Evictions => self.evictions_of().await,
+            Question::Events => {
+                Ok(json!({ "rows": observe::events(&self.client().await?, &self.kept, |_| true).await? }))
+            }
+            Question::System => self.system_of().await,
+            Question::Doctor => self.doctor_of().await,
+            Question::Scheduling => Ok(scheduling::queue(&self.client().await?).await),
+            Question::Preemptions => scheduling::preemptions(&self.client().await?, &self.kept).await,
+            Question::Accounts(by) => {
+                let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
+                scheduling::accounts(&client, &self.kept, kubeconfig.as_ref(), &self.clock, *by).await
+            }
+            Question::Autoscalers => {
+                let all = crate::plan::read::every(Api::<FederatedHPA>::all(self.client().await?)).await?;
+                Ok(json!({ "rows": views::autoscalers(&all) }))
+            }
+            Question::Autoscaler(namespace, name) => self.autoscaler_of(namespace, name).await,
+            Question::Plan(change) => plans::look(&self.plane, &self.client().await?, &self.clock, change).await,
+        }
+    }
+
+    /// The rows of all bindings. Notes say which could not be read.
+    async fn rows(
+        &self,
+        client: &Client,
+        clusters: &[Arc<Cluster>],
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Rc<[BindingRow]>> {
+        // Before they are read: what changes meanwhile is another version.
+        let version = self.kept.placements();
+        let known = self.rows.borrow().clone().filter(|(of, _)| Some(*of) == version);
+        if let Some((_, rows)) = known
+            && self.kept.bindings.allowed(client).await.is_ok()
+            && self.kept.cluster_bindings.allowed(client).await.is_ok()
+        {
+            return Ok(rows);
+        }
+        let rows: Rc<[BindingRow]> = observe::bindings(client, &self.kept, clusters, notes).await?.into();
+        *self.rows.borrow_mut() = version.map(|version| (version, rows.clone()));
+        Ok(rows)
     }
 
     async fn fleet_of(&self) -> anyhow::Result<Value> {
         let client = self.client().await?;
-        let (mut notes, clusters) = (Vec::new(), observe::clusters(&client).await?);
-        let bindings = observe::bindings(&client, &clusters, &mut notes).await?;
+        let (mut notes, clusters) = (Vec::new(), self.kept.clusters.all(&client).await?);
+        let bindings = self.rows(&client, &clusters, &mut notes).await?;
         let evictions = evictions::observe::leader_report_if_readable(&client).await;
         let heard = observe::heard(&client).await;
         let rows = views::clusters(&clusters, &bindings, &evictions.rows, &heard, self.clock.wall_seconds());
@@ -76,21 +165,26 @@ impl Live {
     async fn cluster_of(&self, name: &str) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let (mut notes, now) = (Vec::new(), self.clock.wall_seconds());
-        let clusters = observe::clusters(&client).await?;
+        let clusters = self.kept.clusters.all(&client).await?;
         let found = clusters.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(name));
         let cluster = found.with_context(|| format!("cluster {name} does not exist\n  try: ironclad get clusters"))?;
-        let mut bindings = observe::bindings(&client, &clusters, &mut notes).await?;
+        let bindings = self.rows(&client, &clusters, &mut notes).await?;
         let mut queue = observe::queue(&client).await;
         let heard = observe::heard(&client).await;
         let rows = views::clusters(&clusters, &bindings, &queue, &heard, now);
         let row = rows.into_iter().find(|row| row.name == name);
-        bindings.retain(|row| row.clusters.iter().any(|place| place.cluster == name));
+        let is_here = |row: &&BindingRow| row.clusters.iter().any(|place| place.cluster == name);
+        let bindings: Vec<&BindingRow> = bindings.iter().filter(is_here).collect();
         queue.retain(|row| *row.cluster.0 == *name);
         let waiting = queue.len();
         queue.truncate(WAITING_MAX);
         let conditions = cluster.status.as_ref().map(|status| &status.conditions);
         let about = format!("Cluster {name}");
-        let events = observe::events(&client, Some("default")).await.unwrap_or_default();
+        let of_cluster = |event: &Event| event.involved_object.kind.as_deref() == Some("Cluster");
+        let events = match crate::report::permitted(observe::events(&client, &self.kept, of_cluster).await)? {
+            Some(all) => all,
+            None => observe::events_in(&client, "default").await.unwrap_or_default(),
+        };
         let events: Vec<_> = events.into_iter().filter(|event| event.object == about).take(20).collect();
         let spec = json!({ "apiEndpoint": cluster.spec.api_endpoint, "id": cluster.spec.id });
         Ok(json!({ "cluster": row, "spec": spec, "conditions": conditions, "evictions": queue, "waiting": waiting,
@@ -99,9 +193,9 @@ impl Live {
 
     async fn workloads_of(&self) -> anyhow::Result<Value> {
         let client = self.client().await?;
-        let (mut notes, clusters) = (Vec::new(), observe::clusters(&client).await?);
-        let rows = observe::bindings(&client, &clusters, &mut notes).await?;
-        Ok(json!({ "sums": observe::sums(rows.iter().map(|row| row.state)), "rows": rows, "notes": notes }))
+        let (mut notes, clusters) = (Vec::new(), self.kept.clusters.all(&client).await?);
+        let rows = self.rows(&client, &clusters, &mut notes).await?;
+        Ok(json!({ "sums": observe::sums(rows.iter().map(|row| row.state)), "rows": &*rows, "notes": notes }))
     }
 
     async fn tree_of(&self, template: &Reference) -> anyhow::Result<Value> {
@@ -139,15 +233,6 @@ impl Live {
         Ok(json!({ "text": why::rendered(&explanation), "explanation": explanation, "notes": notes }))
     }
 
-    async fn manifests_of(&self, template: &Reference, cluster: Option<&str>) -> anyhow::Result<Value> {
-        manifests::look(&self.client().await?, template, cluster).await
-    }
-
-    async fn logs_of(&self, template: &Reference) -> anyhow::Result<Value> {
-        let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
-        logs::look(&client, kubeconfig.as_ref(), &self.clock, template).await
-    }
-
     async fn timeline_of(&self, template: &Reference) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let Reference { namespace, kind, name } = template;
@@ -179,28 +264,16 @@ impl Live {
             }
         }
         // Events about Works lie in the execution spaces.
-        match crate::report::permitted(observe::events(&client, None).await)? {
+        match crate::report::permitted(observe::events(&client, &self.kept, |_| true).await)? {
             Some(all) => entries.extend(all.into_iter().filter(|event| about.contains(&event.object))),
             None if !namespace.is_empty() => {
-                let own = observe::events(&client, Some(namespace)).await?;
+                let own = observe::events_in(&client, namespace).await?;
                 entries.extend(own.into_iter().filter(|event| about.contains(&event.object)));
                 notes.push("you may not list events in all namespaces: those of Works are left out".to_owned());
             }
             None => notes.push("you may not list events in all namespaces".to_owned()),
         }
         Ok(json!({ "rows": views::timeline(entries), "notes": notes }))
-    }
-
-    async fn policies_of(&self) -> anyhow::Result<Value> {
-        policies::look(&self.client().await?).await
-    }
-
-    async fn services_of(&self) -> anyhow::Result<Value> {
-        services::look(&self.client().await?, &self.clock).await
-    }
-
-    async fn quotas_of(&self) -> anyhow::Result<Value> {
-        quotas::look(&self.client().await?).await
     }
 
     async fn evictions_of(&self) -> anyhow::Result<Value> {
@@ -211,11 +284,6 @@ impl Live {
         Ok(
             json!({ "rows": queue.rows, "rate": report, "paused": leader.paused, "notes": queue.notes, "lately": lately }),
         )
-    }
-
-    async fn events_of(&self) -> anyhow::Result<Value> {
-        let client = self.client().await?;
-        Ok(json!({ "rows": observe::events(&client, None).await? }))
     }
 
     async fn system_of(&self) -> anyhow::Result<Value> {
@@ -251,120 +319,27 @@ impl Live {
         Ok(view)
     }
 
-    async fn scheduling_of(&self) -> anyhow::Result<Value> {
-        Ok(scheduling::queue(&self.client().await?).await)
-    }
-
-    async fn preemptions_of(&self) -> anyhow::Result<Value> {
-        scheduling::preemptions(&self.client().await?).await
-    }
-
-    async fn accounts_of(&self, by: Account) -> anyhow::Result<Value> {
-        let (client, kubeconfig) = (self.client().await?, self.plane.kubeconfig().ok());
-        scheduling::accounts(&client, kubeconfig.as_ref(), &self.clock, by).await
-    }
-
-    async fn autoscalers_of(&self) -> anyhow::Result<Value> {
-        let client = self.client().await?;
-        let all = crate::plan::read::every(Api::<FederatedHPA>::all(client)).await?;
-        Ok(json!({ "rows": views::autoscalers(&all) }))
-    }
-
     async fn autoscaler_of(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
         let client = self.client().await?;
         let report = crate::autoscaler::last_round(&client, namespace, name).await?;
         let lately = leader::history(&client, &format!("?autoscaler={namespace}/{name}")).await;
         Ok(json!({ "text": report.lines().join("\n"), "report": report, "lately": lately }))
     }
-
-    async fn plan_of(&self, change: &Change) -> anyhow::Result<Value> {
-        plans::look(&self.plane, &self.client().await?, &self.clock, change).await
-    }
 }
 
 impl Views for Live {
-    fn fleet(&self) -> Look<'_> {
-        self.told(self.fleet_of())
+    fn look<'a>(&'a self, question: &'a Question) -> Look<'a> {
+        async move { self.view(question).await.map_err(|error| -> Failed { failed(&crate::asked::explained(error)) }) }
+            .boxed_local()
     }
 
-    fn cluster<'a>(&'a self, name: &'a str) -> Look<'a> {
-        self.told(self.cluster_of(name))
-    }
-
-    fn workloads(&self) -> Look<'_> {
-        self.told(self.workloads_of())
-    }
-
-    fn workload<'a>(&'a self, template: &'a Reference) -> Look<'a> {
-        self.told(self.tree_of(template))
-    }
-
-    fn why<'a>(&'a self, template: &'a Reference) -> Look<'a> {
-        self.told(self.why_of(template))
-    }
-
-    fn manifests<'a>(&'a self, template: &'a Reference, cluster: Option<&'a str>) -> Look<'a> {
-        self.told(self.manifests_of(template, cluster))
-    }
-
-    fn logs<'a>(&'a self, template: &'a Reference) -> Look<'a> {
-        self.told(self.logs_of(template))
-    }
-
-    fn timeline<'a>(&'a self, template: &'a Reference) -> Look<'a> {
-        self.told(self.timeline_of(template))
-    }
-
-    fn policies(&self) -> Look<'_> {
-        self.told(self.policies_of())
-    }
-
-    fn services(&self) -> Look<'_> {
-        self.told(self.services_of())
-    }
-
-    fn quotas(&self) -> Look<'_> {
-        self.told(self.quotas_of())
-    }
-
-    fn evictions(&self) -> Look<'_> {
-        self.told(self.evictions_of())
-    }
-
-    fn events(&self) -> Look<'_> {
-        self.told(self.events_of())
-    }
-
-    fn system(&self) -> Look<'_> {
-        self.told(self.system_of())
-    }
-
-    fn doctor(&self) -> Look<'_> {
-        self.told(self.doctor_of())
-    }
-
-    fn scheduling(&self) -> Look<'_> {
-        self.told(self.scheduling_of())
-    }
-
-    fn preemptions(&self) -> Look<'_> {
-        self.told(self.preemptions_of())
-    }
-
-    fn accounts(&self, by: Account) -> Look<'_> {
-        self.told(self.accounts_of(by))
-    }
-
-    fn autoscalers(&self) -> Look<'_> {
-        self.told(self.autoscalers_of())
-    }
-
-    fn autoscaler<'a>(&'a self, namespace: &'a str, name: &'a str) -> Look<'a> {
-        self.told(self.autoscaler_of(namespace, name))
-    }
-
-    fn plan<'a>(&'a self, change: &'a Change) -> Look<'a> {
-        self.told(self.plan_of(change))
+    fn version(&self, question: &Question) -> Option<Version> {
+        let holds = match question {
+            Question::Workloads => WATCHED_MAX,
+            Question::Fleet | Question::Cluster(_) => UNCOUNTED_MAX,
+            _ => return None,
+        };
+        self.kept.placements().map(|changes| Version { changes, holds })
     }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use ironclad_api::{ResourceList, quantity::Amount};
 use ironclad_planning::views;
+use serde::Serialize;
 use serde_json::Value;
 
 /// Order of rows; without one they are ordered by name.
@@ -16,7 +17,8 @@ pub enum SortBy {
 }
 
 /// Amounts of CPU and memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Used {
     /// Thousandths of a core.
     pub cpu_millis: i64,

@@ -167,14 +167,10 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             silent.verdict(members.len(), false, command.strict)
         }
         Verb::Node { name, selector, show_capacity, shape } => {
-            let path = narrowed("/apis/metrics.k8s.io/v1beta1/nodes", selector.as_deref(), None);
             let members = shape.members(command, &client).await?;
-            let Answers { answered, mut silent } = lists(&members, &path, clock, command.timeout).await;
-            let mut rows: Vec<Figure> = answered.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
+            let NodeUsage { mut rows, whole, silent } =
+                of_nodes(&members, selector.as_deref(), *show_capacity, clock, command.timeout).await;
             rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
-            let answering = |member: &&Member| answered.iter().any(|(name, _)| *name == member.name);
-            let answering = members.iter().filter(answering);
-            let whole = wholes(answering, *show_capacity, clock, command.timeout, &mut silent).await;
             silent.print();
             if let (Some(name), true) = (name, rows.is_empty()) {
                 silent.verdict(members.len(), false, command.strict)?;
@@ -198,6 +194,30 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }
         Verb::Cluster { shape } => clusters(command, &client, shape, clock).await,
     }
+}
+
+/// Usage of nodes.
+pub(crate) struct NodeUsage {
+    pub(crate) rows: Vec<Figure>,
+    /// Allocatable resources of each node, or its capacity, by member and name.
+    pub(crate) whole: BTreeMap<(String, String), Used>,
+    pub(crate) silent: Silent,
+}
+
+/// Asks members for the usage of their nodes with these labels.
+pub(crate) async fn of_nodes(
+    members: &[Member],
+    selector: Option<&str>,
+    show_capacity: bool,
+    clock: &Clock,
+    patience: Duration,
+) -> NodeUsage {
+    let path = narrowed("/apis/metrics.k8s.io/v1beta1/nodes", selector, None);
+    let Answers { answered, mut silent } = lists(members, &path, clock, patience).await;
+    let rows = answered.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
+    let answering = members.iter().filter(|member| answered.iter().any(|(name, _)| *name == member.name));
+    let whole = wholes(answering, show_capacity, clock, patience, &mut silent).await;
+    NodeUsage { rows, whole, silent }
 }
 
 fn print_pods(rows: &[Figure], namespaces: bool, containers: bool, sum: bool, shape: &Shape) -> anyhow::Result<()> {
@@ -291,14 +311,27 @@ fn unknown() -> [String; 2] {
 
 /// Queries the metrics APIs of members.
 async fn lists(members: &[Member], path: &str, clock: &Clock, patience: Duration) -> Answers<Value> {
-    members::ask(members, clock, patience, async |_, client| {
-        let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-        client.request::<Value>(request).await.map_err(|error| match &error {
-            kube::Error::Api(status) if status.code == 404 => "it serves no metrics.k8s.io".to_owned(),
-            error => answer(error),
-        })
+    members::ask(members, clock, patience, async |_, client| list(&client, path).await).await
+}
+
+/// Queries the metrics API of a member.
+async fn list(client: &Client, path: &str) -> Result<Value, String> {
+    let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    client.request::<Value>(request).await.map_err(|error| match &error {
+        kube::Error::Api(status) if status.code == 404 => "it serves no metrics.k8s.io".to_owned(),
+        error => answer(error),
     })
-    .await
+}
+
+/// Asks a member for the usage of its pods in a namespace with these labels.
+pub(crate) async fn of_pods(
+    client: &Client,
+    cluster: &str,
+    namespace: &str,
+    selector: Option<&str>,
+) -> Result<Vec<Figure>, String> {
+    let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
+    Ok(pods(cluster, &list(client, &narrowed(&path, selector, None)).await?, false))
 }
 
 /// Allocatable resources of each node, by member and name.

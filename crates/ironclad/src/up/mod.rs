@@ -356,7 +356,7 @@ async fn serve_dashboard(dashboard: Option<Dashboard>, writes: bool, kubeconfig:
     if let Some(dashboard) = dashboard {
         let acting = writes.then(|| dashboard::Acting::new(plane.clone(), seam.clock.clone()));
         let actions = acting.as_ref().map(|acting| acting as &dyn dashboard::Actions);
-        let views = dashboard::Live::new(plane, seam.clock.clone());
+        let views = dashboard::Live::new(plane, seam);
         dashboard.serve(&views, actions, &seam.clock, &seam.tasks).await;
     }
     std::future::pending().await

@@ -105,7 +105,7 @@ async fn a_user_logs_in_with_a_token_and_sees_and_changes_what_it_may() -> anyho
 
     let accounts: Api<ServiceAccount> = Api::namespaced(plane, "default");
     accounts.delete("ann", &Default::default()).await?;
-    pages.open("/").await?;
+    // The page that is open hears of it. A page that is opened then may find the session ended, and asks to log in.
     pages.has("link", "Log in again").await.context("the token is worth nothing any more")?;
     pages.browser.value("document.querySelector('#banner a').click()").await?;
     pages.has("heading", "Log in").await?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use ironclad_api::{
     networking::MultiClusterService,
     policy::{ClusterTaintPolicy, FederatedResourceQuota, PropagationPolicy},
@@ -32,6 +33,8 @@ use crate::failover_walk::client;
 const DEADLINE: Duration = Duration::from_secs(120);
 /// A name that is markup, a script, and turns the direction of text.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>\u{202e}";
+/// Events of a fleet in trouble.
+const EVENTS: usize = 10_000;
 /// Value of a Secret, nine bytes.
 const HUSH: &str = "aHVzaC1odXNo";
 
@@ -261,6 +264,38 @@ async fn a_policy_is_planned_for_as_it_is_written(pages: &mut Pages) -> anyhow::
     pages.is_quiet()
 }
 
+/// As many Events, and as long an annotation, as a fleet in trouble and a careless tool make: both are shown, in part
+/// and as a whole.
+async fn what_is_large_is_shown(plane: &Client, pages: &mut Pages) -> anyhow::Result<()> {
+    let parameters = PostParams::default();
+    let events = Api::<Event>::namespaced(plane.clone(), "default");
+    let made: Vec<Event> = (0..EVENTS)
+        .map(|number| {
+            serde_json::from_value(json!({"metadata": {"name": format!("many-{number}"), "namespace": "default"},
+                "involvedObject": {"kind": "Deployment", "namespace": "default", "name": "web", "apiVersion": "apps/v1"},
+                "reason": "Many", "message": format!("{number} \u{202e}right to left")}))
+        })
+        .collect::<Result<_, _>>()?;
+    stream::iter(&made)
+        .map(|event| events.create(&parameters, event))
+        .buffer_unordered(32)
+        .try_for_each(|_| std::future::ready(Ok(())))
+        .await?;
+    pages.open("/events?filter=reason%3DMany").await?;
+    pages.has("cell", "right to left").await?;
+    ensure!(pages.browser.value("document.querySelectorAll('tbody tr').length").await? == 200, "one page of the rows");
+
+    let note = format!("{}end of the note", "long ".repeat(50_000));
+    let big: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "big", "annotations": {"example.com/note": note}},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "big"}}, "template": {
+            "metadata": {"labels": {"app": "big"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}))?;
+    Api::<Deployment>::namespaced(plane.clone(), "default").create(&parameters, &big).await?;
+    pages.open("/workload/default/deployment.apps/big?tab=yaml").await?;
+    pages.has("StaticText", "end of the note").await?;
+    pages.is_quiet()
+}
+
 #[tokio::test]
 async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     let Some(program) = browser_or_skip()? else { return Ok(()) };
@@ -292,10 +327,12 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     for (path, heading, role, text) in [
         ("/workloads", "Workloads", "rowheader", "Deployment"),
         ("/cluster/member1", "member1", "columnheader", "Reason"),
+        ("/cluster/member1", "member1", "columnheader", "Memory used"),
         ("/workload/default/deployment.apps/web", "deployment default/web", "treeitem", "Deployment default/web"),
         ("/workload/default/deployment.apps/web?tab=why", "deployment default/web", "region", "Why"),
         ("/workload/default/deployment.apps/web?tab=timeline", "deployment default/web", "cell", "Hostile"),
         ("/workload/default/deployment.apps/web?tab=yaml", "deployment default/web", "button", "Manifest in member1"),
+        ("/workload/default/deployment.apps/web?tab=usage", "deployment default/web", "columnheader", "CPU used"),
         ("/workload/default/deployment.apps/web?tab=logs", "deployment default/web", "region", "Log of member"),
         ("/workload/default/secret/token?tab=yaml", "secret default/token", "StaticText", "token: 9 bytes"),
         ("/policies", "Policies", "rowheader", "wide"),
@@ -348,6 +385,7 @@ async fn each_page_shows_the_fleet_as_it_changes() -> anyhow::Result<()> {
     pages.browser.press("?").await?;
     pages.has("dialog", "Keys").await?;
 
+    what_is_large_is_shown(&plane, &mut pages).await?;
     let scaled = Patch::Merge(json!({"spec": {"replicas": 9}}));
     let templates = Api::<Deployment>::namespaced(plane.clone(), "default");
     templates.patch("web", &PatchParams::default(), &scaled).await?;

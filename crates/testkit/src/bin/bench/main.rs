@@ -1,6 +1,7 @@
 //! Whole-system benches, run as `cargo xtask bench NAME`: machines are noisy, so quote ratios of one run only.
 
 mod apiserver;
+mod dashboard;
 mod evictions;
 mod process;
 mod propagate;
@@ -29,6 +30,8 @@ enum Bench {
     /// One scheduling cycle: cost as the fleet and the number of placed bindings grow; with `--real` from the create of
     /// a binding on a real kube-apiserver to its result
     Schedule(schedule::Args),
+    /// Pages of a large fleet in a headless Chromium, through `ironclad dashboard` beside a real kube-apiserver
+    Dashboard(dashboard::Args),
     /// From exec of `up` to its ready line, and its memory at rest
     Start(start::Args),
 }
@@ -42,6 +45,7 @@ async fn main() -> anyhow::Result<()> {
         Bench::Apiserver(args) => apiserver::run(args).await,
         Bench::Evictions(args) => evictions::run(args).await,
         Bench::Schedule(args) => schedule::run(args).await,
+        Bench::Dashboard(args) => dashboard::run(args).await,
         Bench::Start(args) => start::run(args).await,
     }
 }

@@ -33,6 +33,11 @@ pub(crate) fn binary() -> anyhow::Result<PathBuf> {
 impl Daemon {
     /// Starts it and waits for the line that starts with `ready`.
     pub(crate) fn start(binary: &Path, args: &[&str]) -> anyhow::Result<Self> {
+        Ok(Self::start_until(binary, args, "ready")?.0)
+    }
+
+    /// Starts it and waits for a line with this beginning, which is returned.
+    pub(crate) fn start_until(binary: &Path, args: &[&str], beginning: &str) -> anyhow::Result<(Self, String)> {
         let mut child = Command::new(binary)
             .args(args)
             .stdin(Stdio::null())
@@ -41,16 +46,16 @@ impl Daemon {
             .with_context(|| format!("starting {}", binary.display()))?;
         let stdout = child.stdout.take().context("the child's stdout was piped a moment ago")?;
         let mut lines = BufReader::new(stdout).lines();
-        loop {
+        let line = loop {
             match lines.next() {
-                Some(Ok(line)) if line.starts_with("ready") => break,
+                Some(Ok(line)) if line.starts_with(beginning) => break line,
                 Some(Ok(_)) => {}
                 Some(Err(e)) => return Err(e.into()),
                 None => bail!("{} {} ended before it was ready", binary.display(), args.join(" ")),
             }
-        }
+        };
         drain(lines);
-        Ok(Self { child })
+        Ok((Self { child }, line))
     }
 
     pub(crate) fn used(&self) -> anyhow::Result<Used> {

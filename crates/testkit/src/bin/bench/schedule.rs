@@ -17,7 +17,7 @@ use ironclad_scheduling::{
     capacity::Modelling,
     decide, estimator,
     preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
-    trigger::{concerns, may_help},
+    wakes::cluster::{Wakes, enqueues},
 };
 use ironclad_seam::Clock;
 use jiff::Timestamp;
@@ -281,8 +281,8 @@ fn changes(args: &Args) -> anyhow::Result<()> {
         };
         let figures = [change(busier), change(moved.clone())];
         let wakes = |binding: &BindingRef<'_>| {
-            let concerned = [&**old, &moved].into_iter().any(|cluster| concerns(*binding, cluster, &options));
-            concerned && may_help(*binding, Some(&**old), Some(&moved), &options, Timestamp::UNIX_EPOCH)
+            let (old, new) = (Some(&**old), Some(&moved));
+            enqueues(*binding, old, new, Wakes::Concerned, || true, &options, Timestamp::UNIX_EPOCH).is_some()
         };
         let slow = measure(args, |_| {
             black_box(waiting.values().map(BindingRef::from).filter(wakes).count());
@@ -413,7 +413,7 @@ fn memory(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn name(number: usize) -> ClusterName {
+pub(crate) fn name(number: usize) -> ClusterName {
     format!("m{number:05}").as_str().into()
 }
 

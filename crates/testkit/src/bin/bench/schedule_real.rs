@@ -153,7 +153,7 @@ fn note(binding: &ResourceBinding, seen: &mut Seen, now: Instant) {
 }
 
 /// Creates Clusters with their status, as members would report it.
-async fn create_fleet(plane: &kube::Client, count: usize) -> anyhow::Result<()> {
+pub(crate) async fn create_fleet(plane: &kube::Client, count: usize) -> anyhow::Result<()> {
     let api: Api<Cluster> = Api::all(plane.clone());
     stream::iter(0..count)
         .map(|n| {

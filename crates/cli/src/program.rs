@@ -16,6 +16,19 @@ pub fn called(file: &OsStr) -> String {
     }
 }
 
+/// True under the names of karmadactl: what scripts read from its output is printed as karmadactl prints it
+/// (docs/decisions/0257).
+#[must_use]
+pub fn is_karmadactl(called: &str) -> bool {
+    ["karmadactl", "kubectl karmada"].contains(&called)
+}
+
+/// [`is_karmadactl`] of this process.
+#[must_use]
+pub fn runs_as_karmadactl() -> bool {
+    is_karmadactl(&called(&std::env::args_os().next().unwrap_or_default()))
+}
+
 /// The text with command lines under this name: in examples, and behind `try:`.
 #[must_use]
 pub fn in_lines(text: &str, called: &str) -> String {
@@ -50,6 +63,7 @@ mod tests {
             ("", "ironclad"),
         ] {
             assert_eq!(called(OsStr::new(file)), want, "{file}");
+            assert_eq!(is_karmadactl(want), want.contains("karmada"), "{file}");
         }
     }
 

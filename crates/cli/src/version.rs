@@ -3,7 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::print::{self, Output};
+use crate::{
+    print::{self, Output},
+    program,
+};
 
 /// Show the version of this program.
 #[derive(clap::Args, Debug)]
@@ -45,6 +48,15 @@ pub fn version() -> Version {
     }
 }
 
+/// The line of karmadactl: Go's names of the fields, which scripts look for. There is no Go in this program.
+fn as_karmadactl(version: &Version) -> String {
+    format!(
+        "karmadactl version: version.Info{{GitVersion:\"v{}\", GitCommit:\"{}\", GoVersion:\"\", Compiler:\"rustc\", \
+         Platform:\"{}\"}}\n",
+        version.version, version.commit, version.platform
+    )
+}
+
 /// Prints it.
 ///
 /// # Errors
@@ -56,6 +68,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     } else if command.output.is_objects() {
         let value: Value = serde_json::to_value(&version)?;
         print::objects(command.output, &[value])?
+    } else if program::runs_as_karmadactl() {
+        as_karmadactl(&version)
     } else {
         format!(
             "ironclad {} (commit {}, {}, for Kubernetes {})\n",

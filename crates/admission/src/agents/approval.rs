@@ -197,15 +197,9 @@ fn taken(cluster: &Cluster, lease: Option<(&Lease, Duration)>) -> Option<(String
     Some((because, Some(left)))
 }
 
-fn has_permission(cluster: &Cluster) -> bool {
+/// Returns true if an agent may take over the name of this Cluster.
+pub(crate) fn has_permission(cluster: &Cluster) -> bool {
     cluster.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(ALLOW_REREGISTER))
-}
-
-/// Returns true if a change of a Cluster may make its name free: pending requests are decided on again.
-#[must_use]
-pub fn is_woken_by(old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
-    let what = |cluster: &Cluster| (cluster.spec.sync_mode, has_permission(cluster), cluster.metadata.uid.clone());
-    old.map(what) != new.map(what)
 }
 
 /// The conditions of a request that was approved now with this message.
@@ -427,25 +421,6 @@ mod tests {
             "spec.expirationSeconds is not 600 or less, which webhook agentrequest.karmada.io sets: the request for user \
              system:karmada:agent:rbac-generator stays pending"
         );
-    }
-
-    #[test]
-    fn changes_that_may_free_a_name_wake_its_requests() {
-        let (pull, push, permitted) = (cluster("Pull", false), cluster("Push", false), cluster("Pull", true));
-        let mut again = pull.clone();
-        again.metadata.uid = Some("v".to_owned());
-        let mut labelled = pull.clone();
-        labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
-        for (name, old, new, want) in [
-            ("created", None, Some(&pull), true),
-            ("deleted", Some(&pull), None, true),
-            ("recreated", Some(&pull), Some(&again), true),
-            ("another mode", Some(&push), Some(&pull), true),
-            ("permitted", Some(&pull), Some(&permitted), true),
-            ("labelled", Some(&pull), Some(&labelled), false),
-        ] {
-            assert_eq!(is_woken_by(old, new), want, "{name}");
-        }
     }
 
     #[test]

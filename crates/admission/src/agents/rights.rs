@@ -176,15 +176,6 @@ fn is_of_an_agent(cluster: &str) -> bool {
     cluster_name_mistakes(cluster).is_empty() && may_have_agent(cluster)
 }
 
-/// Returns true if a change of a Cluster may change which rights its agent has to have.
-#[must_use]
-pub fn is_woken_by(old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
-    let what = |cluster: &Cluster| {
-        (cluster.spec.sync_mode, cluster.metadata.uid.clone(), cluster.metadata.deletion_timestamp.is_some())
-    };
-    old.map(what) != new.map(what)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,24 +290,6 @@ mod tests {
         }
         for other in ["system:karmada:agent-bootstrap", "system:karmada::agent", "system:karmada:a:b:agent", "admin"] {
             assert_eq!(cluster_of_rights(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn changes_of_mode_and_life_wake() {
-        let (pull, push) = (cluster("Pull"), cluster("Push"));
-        let mut going = pull.clone();
-        going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1)));
-        let mut labelled = pull.clone();
-        labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
-        for (name, old, new, want) in [
-            ("created", None, Some(&pull), true),
-            ("deleted", Some(&pull), None, true),
-            ("being deleted", Some(&pull), Some(&going), true),
-            ("another mode", Some(&push), Some(&pull), true),
-            ("labelled", Some(&pull), Some(&labelled), false),
-        ] {
-            assert_eq!(is_woken_by(old, new), want, "{name}");
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::{
     evictions,
     members::{self, Member, Silent},
     print::{self, Output},
+    program,
     report::{self, Misused, answer},
     resource::{Resource, Resources, arguments},
 };
@@ -264,7 +265,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
             match found {
                 Some(found) => {
                     states.push((server.clone(), watch::ListState::of(&found.table)));
-                    table.join(found.table, server.as_deref(), scope != Scope::Karmada);
+                    let joined = scope != Scope::Karmada || program::runs_as_karmadactl();
+                    table.join(found.table, server.as_deref(), joined);
                 }
                 None => print::note(&format!("cluster({}) does not serve {word:?}", server.unwrap_or_default())),
             }

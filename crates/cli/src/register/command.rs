@@ -9,10 +9,10 @@ use secrecy::SecretString;
 
 use super::{
     Agent, Bootstrap, EXPIRATION_SECONDS, EXPIRATION_SECONDS_MIN, Names, RegisterError, address, credentials,
-    discovery, identity, install,
+    discovery, install,
     member::{self, named},
     objects::objects,
-    pins, refuse_name, rolled_out,
+    pins, refuse_name, rights, rolled_out,
 };
 use crate::{
     connect::{self, Plane},
@@ -210,7 +210,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     print::note(&format!("[preflight] the control plane at {} is asked for a certificate", bootstrap.server));
     let kubeconfig = credentials(&bootstrap, clock, note("[preflight]")).await?;
-    identity::check(&kubeconfig, &cluster, &id, clock).await?;
+    let report = note("[karmada-agent-start]");
+    rights::ensure(&bootstrap, &kubeconfig, Some(&id), rights::MADE_WITHIN, clock, report).await?;
     for (name, outcome) in install(&member, &agent, &kubeconfig).await? {
         let done = match outcome {
             Outcome::Created => "created",

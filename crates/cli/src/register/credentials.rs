@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use ironclad_seam::Clock;
-use kube::{Config, config::Kubeconfig};
+use kube::{Client, Config, config::Kubeconfig};
 use serde_json::{Value, json};
 
 use super::{
@@ -44,13 +44,7 @@ pub struct Bootstrap {
 /// If the control plane is not found, or another one, or does not sign.
 pub async fn credentials(bootstrap: &Bootstrap, clock: &Clock, mut report: impl FnMut(&str)) -> anyhow::Result<String> {
     refuse_name(&bootstrap.cluster)?;
-    if bootstrap.ca_hashes.is_empty() && !bootstrap.unsafe_skip {
-        return Err(RegisterError::NoPins.into());
-    }
-    let certificates = discovery::certificates(bootstrap, clock, &mut report).await?;
-    let client = connect::client(
-        config(entry(&bootstrap.server, &certificates), json!({"token": bootstrap.token.to_string()})).await?,
-    )?;
+    let (client, certificates) = enter(bootstrap, clock, &mut report).await?;
     let key = PrivateKey::generate()?;
     let request = CertificateRequest {
         cluster: &bootstrap.cluster,
@@ -60,6 +54,21 @@ pub async fn credentials(bootstrap: &Bootstrap, clock: &Clock, mut report: impl 
     };
     let certificate = certificate_request(&client, clock, &request, report).await?;
     kubeconfig(&bootstrap.server, &certificates, &bootstrap.cluster, &certificate, &key.pem())
+}
+
+/// Discovers the control plane; returns a client with the token, and the certificates of the control plane.
+pub(super) async fn enter(
+    bootstrap: &Bootstrap,
+    clock: &Clock,
+    report: impl FnMut(&str),
+) -> anyhow::Result<(Client, String)> {
+    if bootstrap.ca_hashes.is_empty() && !bootstrap.unsafe_skip {
+        return Err(RegisterError::NoPins.into());
+    }
+    let certificates = discovery::certificates(bootstrap, clock, report).await?;
+    let token = json!({"token": bootstrap.token.to_string()});
+    let client = connect::client(config(entry(&bootstrap.server, &certificates), token).await?)?;
+    Ok((client, certificates))
 }
 
 /// The kubeconfig (YAML) of an agent, with everything inline: its user has the name of the cluster, by which renewals

@@ -11,9 +11,10 @@ use ironclad_api::agents::{CLUSTER_INFO, CLUSTER_INFO_KUBECONFIG, CLUSTER_INFO_S
 use ironclad_runtime::Api;
 use ironclad_seam::{Clock, Rng};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, Config, config::Kubeconfig};
+use kube::{Client, Config, config::Cluster};
 use ring::hmac;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Bootstrap, RegisterError, pins};
 use crate::{connect, report::answer, token::BootstrapToken};
@@ -159,11 +160,16 @@ fn is_signed(payload: &str, signature: &str, token: &BootstrapToken) -> bool {
 /// The certificates (PEM) of the first cluster in a kubeconfig (YAML); `None` if there are none.
 #[must_use]
 pub fn authority(kubeconfig: &str) -> Option<String> {
-    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).ok()?;
-    let cluster = kubeconfig.clusters.into_iter().next()?.cluster?;
-    let pem = BASE64_STANDARD.decode(cluster.certificate_authority_data?).ok()?;
+    let pem = BASE64_STANDARD.decode(first_cluster(kubeconfig)?.certificate_authority_data?).ok()?;
     let pem = String::from_utf8(pem).ok()?;
     (!pins::of(pem.as_bytes()).is_empty()).then_some(pem)
+}
+
+/// The first cluster in a kubeconfig (YAML). That of Karmada's ConfigMap `cluster-info` has no name, so that it is no
+/// whole kubeconfig.
+pub(crate) fn first_cluster(kubeconfig: &str) -> Option<Cluster> {
+    let kubeconfig: Value = serde_saphyr::from_str(kubeconfig).ok()?;
+    serde_json::from_value(kubeconfig.pointer("/clusters/0/cluster")?.clone()).ok()
 }
 
 /// The address of a server from `HOST:PORT`, with or without `https://`.
@@ -245,6 +251,9 @@ mod tests {
         let pem = rcgen::generate_simple_self_signed(vec!["plane".to_owned()]).unwrap().cert.pem();
         let info = cluster_info("https://plane:6443", &BASE64_STANDARD.encode(&pem));
         let without = cluster_info("https://plane:6443", "");
+        let encoded = BASE64_STANDARD.encode(&pem);
+        let of_karmada =
+            format!("apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {encoded}\nkind: Config\n");
         let hash = pins::of(pem.as_bytes()).concat();
         let map = |kubeconfig: &str, signature: Option<String>| {
             let mut data = std::collections::BTreeMap::from([("kubeconfig".to_owned(), kubeconfig.to_owned())]);
@@ -257,6 +266,7 @@ mod tests {
             ("with its hash", map(&info, signed(&info)), vec![hash.clone()], ""),
             ("with one of its hashes", map(&info, signed(&info)), vec![other.clone(), hash.clone()], ""),
             ("hashes are not wanted", map(&info, signed(&info)), vec![], ""),
+            ("as Karmada publishes it", map(&of_karmada, signed(&of_karmada)), vec![hash.clone()], ""),
             ("another hash", map(&info, signed(&info)), vec![other], "public key"),
             ("not signed", map(&info, None), vec![hash.clone()], "wait: it does not know the token abcdef"),
             ("signed wrongly", map(&info, Some(sign(&info, "abcdef", "another"))), vec![hash.clone()], "signature"),

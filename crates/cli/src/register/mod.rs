@@ -2,8 +2,8 @@
 //! token (specification/operations.md 2.5).
 //!
 //! [`credentials`] discovers the control plane and obtains the certificate, without a word to the member; the verb
-//! then puts the agent into the member, and `ironclad agent --register` uses them itself. The control plane makes the
-//! rights of the agent when it approves the certificate.
+//! then puts the agent into the member, and `ironclad agent --register` uses them itself. [`rights::ensure`] waits for
+//! the rights of the agent, or makes them.
 
 mod certificate;
 pub mod command;
@@ -15,6 +15,7 @@ mod objects;
 pub(crate) mod ownership;
 pub mod pins;
 mod renewal;
+pub mod rights;
 
 use ironclad_api::agents::may_have_agent;
 
@@ -24,6 +25,7 @@ pub use certificate::{
     CertificateRequest, EXPIRATION_SECONDS, EXPIRATION_SECONDS_MIN, PrivateKey, certificate_request,
 };
 pub use credentials::{Bootstrap, KUBECONFIG_CLUSTER, credentials, kubeconfig};
+pub(crate) use discovery::first_cluster;
 pub use discovery::{address, authority};
 pub use member::{install, rolled_out};
 pub use objects::{ACCOUNT, AGENT, Agent, Names, SECRET, objects};
@@ -233,6 +235,11 @@ pub enum RegisterError {
 impl RegisterError {
     fn member(cluster: &str, doing: String, source: kube::Error) -> Self {
         Self::Member { cluster: cluster.to_owned(), doing, source: Box::new(source) }
+    }
+
+    /// True if the name can't be this member's.
+    fn refuses_the_name(&self) -> bool {
+        matches!(self, Self::NameTaken { .. } | Self::Push { .. } | Self::Itself { .. })
     }
 
     fn requesting(cluster: &str, source: kube::Error) -> Self {

@@ -15,7 +15,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Client, Config, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams},
-    config::Kubeconfig,
 };
 use serde_json::Value;
 
@@ -28,6 +27,7 @@ use crate::{
     join::Address,
     pages,
     print::{self, Output},
+    program,
     register::{self, pins},
     report::Misused,
     write::FIELD_MANAGER,
@@ -55,7 +55,7 @@ pub enum Verb {
         after_help = "Examples:\n  ironclad token create --print-register-command\n  ironclad token create --ttl 0 --description lab"
     )]
     Create(Create),
-    /// List the tokens, without their secrets
+    /// List the tokens, without their secrets; under the names of karmadactl with them
     #[command(after_help = "Examples:\n  ironclad token list\n  ironclad token list --show-secrets")]
     List {
         /// Show the secrets, too
@@ -108,7 +108,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     match &command.verb {
         Verb::Create(wanted) => create(&command.plane, wanted, clock).await,
         Verb::List { show_secrets, output } => {
-            let secrets = if *show_secrets { Secrets::Show } else { Secrets::Hide };
+            let shown = *show_secrets || program::runs_as_karmadactl();
+            let secrets = if shown { Secrets::Show } else { Secrets::Hide };
             list(&command.plane.client().await?, *output, secrets, clock).await
         }
         Verb::Delete { tokens } => delete(&command.plane.client().await?, tokens).await,
@@ -193,9 +194,8 @@ impl Way {
 async fn published(client: &Client) -> Option<String> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), KUBE_PUBLIC);
     let map = maps.get_opt(CLUSTER_INFO).await.ok()??;
-    let kubeconfig = Kubeconfig::from_yaml(map.data?.get(CLUSTER_INFO_KUBECONFIG)?).ok()?;
-    let server = kubeconfig.clusters.into_iter().next()?.cluster?.server?;
-    let address = register::address(&server).ok()?;
+    let cluster = register::first_cluster(map.data?.get(CLUSTER_INFO_KUBECONFIG)?)?;
+    let address = register::address(&cluster.server?).ok()?;
     address.strip_prefix("https://").map(str::to_owned)
 }
 

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use ironclad_api::{
-    agents::{BOOTSTRAP_GROUP, bootstrap_rights, cluster_info},
+    agents::{BOOTSTRAP_GROUP, RBAC_GENERATOR, bootstrap_rights, cluster_info},
     cluster::{Cluster, ClusterSpec, SyncMode},
 };
 use ironclad_apiserver::{
@@ -15,7 +15,7 @@ use ironclad_cli::{
     Outcome,
     connect::{self, Plane},
     dry_run::DryRun,
-    register::{Agent, Bootstrap, credentials, install, pins, rolled_out},
+    register::{Agent, Bootstrap, credentials, install, pins, rights, rolled_out},
     report::render,
     token,
     unregister::{self, command::Identity as Asking},
@@ -116,13 +116,17 @@ impl Served {
         }
     }
 
-    /// Approves and signs the first request that appears, or denies it.
+    /// Approves and signs the first request that appears and is not decided, or denies it.
     fn decide(&self, verdict: &'static str) -> ironclad_seam::TaskHandle<()> {
         let (admin, authority, clock) = (self.admin.clone(), self.pki.authority().clone(), self.seam.clock.clone());
         self.seam.tasks.spawn("approver", async move {
             let requests: Api<CertificateSigningRequest> = Api::all(admin);
+            let conditions = |of: &CertificateSigningRequest| {
+                of.status.clone().and_then(|status| status.conditions).unwrap_or_default()
+            };
             let found = loop {
-                match requests.list(&ListParams::default()).await.unwrap().items.pop() {
+                let found = requests.list(&ListParams::default()).await.unwrap().items;
+                match found.into_iter().find(|found| conditions(found).is_empty()) {
                     Some(found) => break found,
                     None => clock.sleep(Duration::from_millis(20)).await,
                 }
@@ -156,6 +160,49 @@ async fn token_leads_to_the_credentials_of_an_agent() {
     let agent = connect::client(connect::config(kubeconfig, None, "control plane").await.unwrap()).unwrap();
     let refused = Api::<Secret>::all(agent).list(&ListParams::default()).await.unwrap_err();
     assert!(refused.to_string().contains("system:karmada:agent:m1"), "{refused}");
+    served.seam.tasks.stop();
+}
+
+/// Karmada's control plane leaves the rights to whoever registers: with a certificate of an administrator.
+#[tokio::test]
+async fn rights_that_the_control_plane_does_not_make_are_made_with_the_token() {
+    let served = Served::new().await;
+    served
+        .put(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "all-rights-as-with-karmada"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RBAC_GENERATOR}],
+        }))
+        .await;
+    let (bootstrap, clock) = (served.bootstrap(), &served.seam.clock);
+    let mut crds = ironclad_api::crds::crds();
+    crds.retain(|crd| crd.spec.group == "cluster.karmada.io");
+    ironclad_cli::crds::install(&served.admin, clock, crds, Duration::from_secs(60), false).await.unwrap();
+    let approver = served.decide("Approved");
+    let own = credentials(&bootstrap, clock, |_| ()).await.unwrap();
+    approver.await.unwrap();
+    let ensure = async |id: &str| {
+        let mut notes = Vec::new();
+        let done =
+            rights::ensure(&bootstrap, &own, Some(id), Duration::ZERO, clock, |note| notes.push(note.to_owned()));
+        let done = done.await.map_err(|error| render(&error));
+        (done, notes)
+    };
+    let denier = served.decide("Denied");
+    let (done, notes) = ensure("1").await;
+    denier.await.unwrap();
+    assert!(done.is_ok() && notes[1].contains("denied: Test: so be it"), "the agent waits: {done:?} {notes:?}");
+    let approver = served.decide("Approved");
+    let (done, notes) = ensure("1").await;
+    approver.await.unwrap();
+    assert!(done.is_ok() && notes.len() == 1, "{done:?} {notes:?}");
+    let (done, notes) = ensure("1").await;
+    assert!(done.is_ok() && notes.is_empty(), "the rights are there: {done:?} {notes:?}");
+    let cluster = ClusterSpec { id: "2".into(), sync_mode: SyncMode::Pull, ..ClusterSpec::default() };
+    Api::all(served.admin.clone()).create(&PostParams::default(), &Cluster::new("m1", cluster)).await.unwrap();
+    let (done, _) = ensure("1").await;
+    assert!(done.is_err_and(|error| error.contains("another identity (2, not 1)")));
     served.seam.tasks.stop();
 }
 

@@ -73,10 +73,13 @@ where
     let jitter = seam.rng.stream("tunnel");
     let held = Held::default();
     let mut pace = Pace::default();
+    // A control plane without tunnels, as Karmada's, gives one reason for ever: it is said once.
+    let mut said = String::new();
     loop {
         let found = match opened(held.names()).await {
             Ok(Some(tunnel)) => {
                 tracing::info!(replica = tunnel.replica, "a tunnel to the control plane is open");
+                said.clear();
                 let found = if tunnel.replica.is_some() { Found::Another } else { Found::TheOnly };
                 held.serve(tunnel, answer.clone(), seam);
                 told(Ok(()));
@@ -85,7 +88,10 @@ where
             Ok(None) => Found::Known,
             Err(why) => {
                 if held.names().is_empty() {
-                    tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member");
+                    if said != why {
+                        tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member");
+                        said.clone_from(&why);
+                    }
                     told(Err(why));
                 } else {
                     tracing::debug!(why, "no further tunnel to the control plane was opened");

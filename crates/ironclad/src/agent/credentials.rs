@@ -8,7 +8,7 @@ use ironclad_cli::{
     print,
     register::{
         Bootstrap, CertificateRequest, EXPIRATION_SECONDS, PrivateKey, SECRET, address, authority, certificate_request,
-        credentials, kubeconfig, life,
+        credentials, kubeconfig, life, rights,
     },
 };
 use ironclad_failover::cluster::report::{Got, Life};
@@ -93,7 +93,7 @@ pub(super) async fn ensure(args: &AgentArgs, obtained: &Obtained, clock: &Clock)
     let text = credentials(&bootstrap, clock, print::note).await?;
     write(file, &text)?;
     obtained.note(&text, clock);
-    Ok(())
+    rights::ensure(&bootstrap, &text, None, rights::MADE_WITHIN, clock, print::note).await
 }
 
 /// Writes a file that nobody else may read, in place of the one that is there.

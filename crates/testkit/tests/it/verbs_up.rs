@@ -1,6 +1,10 @@
 //! Verbs that write templates and reschedule them, against `ironclad up`.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use anyhow::{Context as _, ensure};
 use ironclad_testkit::{
@@ -76,8 +80,13 @@ impl World {
 
     /// Runs a verb with this text on stdin; it finds kubectl on PATH.
     async fn verb(&self, line: &str, stdin: &str) -> anyhow::Result<Ended> {
+        self.verb_of(&binary()?, line, stdin).await
+    }
+
+    /// A verb of the program at this path, which may be a link with another name.
+    async fn verb_of(&self, program: &Path, line: &str, stdin: &str) -> anyhow::Result<Ended> {
         let kubectl = self.binaries.program("kubectl");
-        let mut command = Command::new(binary()?);
+        let mut command = Command::new(program);
         command.args(line.split_whitespace()).env("PATH", kubectl.parent().context("kubectl is in a folder")?);
         command.env("KUBECONFIG", self.data.join("kubeconfig"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -273,7 +282,28 @@ async fn workloads_are_scheduled_anew() -> anyhow::Result<()> {
         ensure!(refused.code == Some(code) && refused.stderr.contains(want), "{line}: {refused:?}");
     }
     are_restarted(&world).await?;
+    is_karmadactl_by_name(&world).await?;
     world.daemon.stop().await
+}
+
+/// Under karmadactl's name scripts find what they read from its output (docs/decisions/0257).
+async fn is_karmadactl_by_name(world: &World) -> anyhow::Result<()> {
+    let link = world.data.join("karmadactl");
+    std::os::unix::fs::symlink(binary()?, &link)?;
+    let own = world.verb("get deploy web -n shop", "").await?.success()?;
+    ensure!(!own.contains("CLUSTER"), "{own}");
+    let theirs = world.verb_of(&link, "get deploy web -n shop", "").await?.success()?;
+    let words = |line: usize| theirs.lines().nth(line).unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+    ensure!(words(0).starts_with(&["NAME", "CLUSTER"]) && words(1).starts_with(&["web", "Karmada"]), "{theirs}");
+    let token = world.verb_of(&link, "token create", "").await?.success()?;
+    let listed = world.verb_of(&link, "token list", "").await?.success()?;
+    ensure!(listed.contains(token.trim()), "{listed}");
+    let own = world.verb("token list", "").await?.success()?;
+    ensure!(own.contains(&token[..6]) && !own.contains(token.trim()), "{own}");
+    let version = world.verb_of(&link, "version", "").await?.success()?;
+    let fields = ["karmadactl version: ", "GitVersion:\"v", "GoVersion:", "Platform:"];
+    ensure!(fields.iter().all(|field| version.contains(field)), "{version}");
+    Ok(())
 }
 
 /// A restart changes the template, and so the copies in both members; what else there is to rollouts is kubectl's.

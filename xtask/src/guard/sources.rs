@@ -113,6 +113,20 @@ fn has_the_lints(manifest: &str) -> bool {
     lines.any(|line| line == "[lints]") && lines.next() == Some("workspace = true")
 }
 
+/// Returns the files `x.rs` beside which a folder `x` has modules of theirs; `x/tests.rs` alone may stand there.
+fn modules_beside_folders<'a>(paths: &[&'a Path]) -> Vec<&'a Path> {
+    let has_modules = |folder: &Path| {
+        paths.iter().any(|path| path.parent() == Some(folder) && !path.ends_with("tests.rs") && is_source(path))
+    };
+    let of_crates =
+        paths.iter().filter(|path| is_source(path) && path.components().any(|part| part.as_os_str() == "src"));
+    of_crates.filter(|path| has_modules(&path.with_extension(""))).copied().collect()
+}
+
+fn is_source(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "rs")
+}
+
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
@@ -166,6 +180,26 @@ mod tests {
             }
             names.iter().flat_map(|name| text.match_indices(name)).map(|(at, _)| line_of(text, at)).collect()
         });
+    }
+
+    #[test]
+    fn modules_with_modules_are_in_their_folder() {
+        let texts = texts(&cargo::workspace_root());
+        let paths: Vec<_> = texts.iter().map(|(path, _)| path.as_path()).collect();
+        let found = modules_beside_folders(&paths);
+        assert!(found.is_empty(), "x/mod.rs instead of x.rs beside x/: {found:?}");
+    }
+
+    #[test]
+    fn modules() {
+        let beside = |paths: &[&str]| {
+            let paths: Vec<_> = paths.iter().map(Path::new).collect();
+            modules_beside_folders(&paths).len()
+        };
+        assert_eq!(beside(&["c/src/x.rs", "c/src/x/y.rs"]), 1);
+        assert_eq!(beside(&["c/src/x.rs", "c/src/x/tests.rs", "c/src/x/data.txt"]), 0);
+        assert_eq!(beside(&["c/src/x/mod.rs", "c/src/x/y.rs", "c/src/y.rs"]), 0);
+        assert_eq!(beside(&["c/tests/it.rs", "c/tests/it/y.rs"]), 0, "programs of tests are no modules");
     }
 
     #[test]

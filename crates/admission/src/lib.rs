@@ -12,6 +12,7 @@
 //! | [`registration`] | webhook configurations for a kube-apiserver |
 //! | [`convert`] | v1alpha1 of the bindings |
 //! | [`agents`] | certificates and rights of agents |
+//! | [`wakes`] | changes that enqueue agents in their controllers |
 //! | [`without_effect`] | fields and kinds on which no code acts |
 
 pub mod agents;
@@ -26,6 +27,7 @@ pub mod review;
 mod rules;
 pub mod stored;
 pub mod table;
+pub mod wakes;
 pub mod without_effect;
 
 pub use request::{Config, Denial, Effect, Lookups, Need, Operation, QUOTA_EXCEEDED, Request, Resource, Verdict};

@@ -11,3 +11,4 @@ pub mod idle;
 pub mod replicas_sync;
 pub mod rivals;
 pub mod scale_target_marker;
+pub mod wakes;

@@ -13,7 +13,7 @@ use ironclad_api::{
 use ironclad_fleet::{Binding, BindingKey, BindingRef, ClusterName};
 use ironclad_members::{Member, Pod};
 use ironclad_planning::leader::EstimatorAnswer;
-use ironclad_runtime::{Change, Informer};
+use ironclad_runtime::Change;
 use ironclad_scheduling::{
     Capacity, Options,
     capacity::{Asker, Modelling, Reservation},
@@ -40,8 +40,8 @@ struct Shared {
     clock: Clock,
     began: Instant,
     capacity: Mutex<Capacity>,
-    /// Watches of the pods of members.
-    pods: Mutex<BTreeMap<ClusterName, Informer<Pod>>>,
+    /// The members whose pods are watched.
+    members: Mutex<BTreeMap<ClusterName, Arc<ironclad_estimator::Member>>>,
     /// Told when something became free, or promises may end earlier.
     changed: Notify,
     handlers: RwLock<Vec<OnGrowth>>,
@@ -61,7 +61,7 @@ impl FleetCapacity {
             clock,
             began,
             capacity: Mutex::new(capacity),
-            pods: Mutex::default(),
+            members: Mutex::default(),
             changed: Notify::new(),
             handlers: RwLock::default(),
         }))
@@ -105,7 +105,7 @@ impl FleetCapacity {
         let name = member.name.clone();
         self.change(|capacity, _| capacity.lists(&name));
         let Some(resources) = account else { return };
-        self.0.pods.lock().insert(name.clone(), resources.pods().clone());
+        self.0.members.lock().insert(name.clone(), resources.clone());
         let (this, cluster) = (self.clone(), name.clone());
         resources.nodes().on_change(move |change| {
             let Some(node) = change.new.as_ref().or(change.old.as_ref()) else { return };
@@ -147,7 +147,7 @@ impl FleetCapacity {
     /// Takes in a changed cluster.
     pub(crate) fn on_cluster(&self, name: &ClusterName, change: &Change<Cluster>) {
         if change.new.is_none() {
-            self.0.pods.lock().remove(name);
+            self.0.members.lock().remove(name);
         }
         self.change(|capacity, now| {
             // What would have ended while the cluster was not ready is prolonged before it counts as ready.
@@ -234,9 +234,9 @@ impl FleetCapacity {
     }
 
     fn expire_of(&self, capacity: &mut Capacity, now: Duration) {
-        let pods = self.0.pods.lock();
+        let members = self.0.members.lock();
         capacity.expire_watched(now, |cluster| {
-            let open_since = pods.get(cluster).and_then(Informer::open_since);
+            let open_since = members.get(cluster).and_then(|member| member.pods().open_since());
             open_since.map_or(Duration::ZERO, |since| self.0.clock.mono() - since)
         });
     }

@@ -18,7 +18,8 @@ use ironclad_scheduling::{
     Available, Seen, capacity,
     estimator::{Answer, Breaker, EstimatorService, NoAnswer, Wanted, addresses, meaning},
     question_of,
-    trigger::{ScheduleDecision, may_fit, schedule_decision},
+    trigger::{ScheduleDecision, schedule_decision},
+    wakes::cluster::may_fit,
 };
 use ironclad_seam::Seam;
 use jiff::SignedDuration;

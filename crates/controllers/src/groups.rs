@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ironclad_api::work::{ResourceBinding, TargetCluster};
 use ironclad_fleet::{BindingKey, BindingRef};
 use ironclad_runtime::{Change, Informer};
-use ironclad_scheduling::Peers;
+use ironclad_scheduling::{Peers, wakes::binding::concerns_fellows};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 type OnFellow = Box<dyn Fn(&Fellow) + Send + Sync>;
@@ -78,12 +78,7 @@ impl Shared {
             }
             before
         };
-        let read = |binding: &ResourceBinding| {
-            // Members count where they are nominated, too.
-            let nominated = binding.status.as_ref().map(|status| status.nominated_clusters.clone()).unwrap_or_default();
-            (binding.spec.clusters.clone(), binding.spec.workload_affinity_groups.clone(), nominated)
-        };
-        if old.map(read) == new.map(read) {
+        if !concerns_fellows(old, new) {
             return;
         }
         let handlers = self.handlers.read();

@@ -8,8 +8,8 @@ use ironclad_fleet::Gvk;
 use ironclad_interpreter::{Interpreter, Kept};
 use ironclad_members::{Member, PerMember};
 use ironclad_propagation::{
-    drift,
     execution::{self, Comparison},
+    wakes::drift,
 };
 use ironclad_runtime::{Failure, Informer, WatchScope};
 use kube::{

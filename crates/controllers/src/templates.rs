@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_fleet::ObjectKey;
-use ironclad_propagation::{detector::Waiting, policy, policy_match::Policy, skipped_resources};
+use ironclad_propagation::{detector::Waiting, policy, policy_match::Policy, wakes::changes};
 use ironclad_runtime::{Change, Queue};
 use kube::api::DynamicObject;
 use parking_lot::Mutex;
@@ -43,12 +43,8 @@ impl TemplateQueue {
     }
 }
 
-/// Returns true if a change of a template concerns the detector: it is new, deleted, or changed in a way that counts.
+/// Returns true if a change of a template matters ([`changes::template`]).
 pub(crate) fn counts(change: &Change<DynamicObject>) -> bool {
-    match (&change.old, &change.new) {
-        (Some(old), Some(new)) => {
-            skipped_resources::template_changed((&old.metadata, &old.data), (&new.metadata, &new.data))
-        }
-        _ => true,
-    }
+    let (old, new) = (change.old.as_ref(), change.new.as_ref());
+    changes::template(old.map(|old| (&old.metadata, &old.data)), new.map(|new| (&new.metadata, &new.data)))
 }

@@ -141,19 +141,6 @@ pub fn warnings(remedy: &Remedy) -> Vec<String> {
     all
 }
 
-/// Returns true if this change of a cluster may change the actions asked of it, or undid them.
-#[must_use]
-pub fn wakes(old: Option<&Cluster>, new: &Cluster) -> bool {
-    let relevant = |cluster: &Cluster| {
-        let status = cluster.status.as_ref();
-        let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let states: BTreeMap<String, String> =
-            conditions.iter().map(|condition| (condition.type_.clone(), condition.status.clone())).collect();
-        (states, status.map(|status| status.remedy_actions.clone()))
-    };
-    old.is_none_or(|old| relevant(old) != relevant(new))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -251,20 +238,6 @@ mod tests {
             let found = warnings(&remedy("r", spec));
             assert_eq!(found.len(), usize::from(want.is_some()), "{name}: {found:?}");
             assert!(want.is_none_or(|want| found[0].contains(want)), "{name}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn conditions_and_actions_of_a_cluster_wake_it() {
-        let base = cluster(&[("Ready", "True")], &[]);
-        assert!(wakes(None, &base), "also a new one");
-        for (name, new, want) in [
-            ("nothing", cluster(&[("Ready", "True")], &[]), false),
-            ("a condition", cluster(&[("Ready", "False")], &[]), true),
-            ("another condition", cluster(&[("Ready", "True"), ("X", "True")], &[]), true),
-            ("actions that somebody else wrote", cluster(&[("Ready", "True")], &["TrafficControl"]), true),
-        ] {
-            assert_eq!(wakes(Some(&base), &new), want, "{name}");
         }
     }
 }

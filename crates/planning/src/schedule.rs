@@ -172,7 +172,7 @@ impl State {
         let is_enqueued = |fellow: &BindingKey| {
             world
                 .binding(fellow)
-                .is_some_and(|one| scheduling::wakes::fellow(one.view(), waits(&one), group_moved, options))
+                .is_some_and(|one| scheduling::wakes::binding::fellow(one.view(), waits(&one), group_moved, options))
         };
         peers.fellows(&after.key()).into_iter().filter(is_enqueued).collect()
     }

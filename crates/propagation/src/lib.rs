@@ -7,11 +7,9 @@
 
 pub mod binding;
 pub mod binding_status;
-pub mod changes;
 pub mod defaults;
 pub mod dependencies;
 pub mod detector;
-pub mod drift;
 pub mod execution;
 pub mod flags;
 pub mod generated_policy;

@@ -1,13 +1,13 @@
 //! Decision of the namespace sync controller: a namespace of the control plane is propagated to every member without a
 //! policy (specification/propagation.md 22; specification/propagation.md 31 row 18).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{
-    ObjectMeta, OwnerReference, annotations,
+    OwnerReference, annotations,
     cluster::Cluster,
     events, finalizers, labels, names,
-    policy::{ClusterOverridePolicy, OverrideSpec},
+    policy::ClusterOverridePolicy,
     work::{Work, WorkSpec, WorkloadTemplate},
 };
 use ironclad_fleet::{
@@ -18,12 +18,11 @@ use serde_json::{Value, json};
 use crate::{
     new_ids::NewIds,
     overrides,
-    skipped_resources::{self, Skipped},
+    skipped_resources::Skipped,
     template::{self, Identity},
     work::{
-        Owner, key_of,
+        key_of,
         manifest::{self, Marks},
-        owner,
     },
 };
 
@@ -73,43 +72,6 @@ pub fn is_synced(namespace: &Value, skipped: &Skipped) -> bool {
         && !skipped.skips_namespace(name)
         && !template::label(namespace, labels::SKIP_AUTO_PROPAGATION).eq_ignore_ascii_case(labels::TRUE)
         && !template::is_deleting(namespace)
-}
-
-/// Returns true if a change of the namespace matters: its status does not.
-#[must_use]
-pub fn counts(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
-    old.is_none_or(|old| skipped_resources::template_changed((old, &Value::Null), (new, &Value::Null)))
-}
-
-/// Delay before a namespace is reconciled after one of its Works changed or was deleted. A deleted Work may have been
-/// deleted with its execution space, whose end the cache has not seen yet: created at once, it would be deleted again
-/// at once.
-#[must_use]
-pub fn requeue_delay(is_deleted: bool) -> Duration {
-    if is_deleted { Duration::from_secs(1) } else { Duration::ZERO }
-}
-
-/// The namespace that a Work of [`decide`] is for.
-#[must_use]
-pub fn of_work(work: &ObjectMeta) -> Option<&str> {
-    let owners = work.owner_references.iter().flatten();
-    owners.into_iter().find(|o| o.controller == Some(true) && o.kind == "Namespace").map(|o| o.name.as_str())
-}
-
-/// The namespace of a Work that its binding left to [`decide`].
-#[must_use]
-pub fn left_by_binding(old: &Work, new: &Work) -> Option<String> {
-    let was_of_binding = matches!(owner(old), Some(Owner::Binding { .. }));
-    let named = new.spec.workload.manifests.first()?.named();
-    let is_namespace = (&*named.api_version, &*named.kind) == ("v1", "Namespace");
-    (was_of_binding && owner(new).is_none() && is_namespace).then(|| named.metadata.name.to_string())
-}
-
-/// Returns true if a ClusterOverridePolicy may apply to namespaces. One without selectors applies to everything.
-#[must_use]
-pub fn is_overridden_by(spec: &OverrideSpec) -> bool {
-    spec.resource_selectors.is_empty()
-        || spec.resource_selectors.iter().any(|s| s.api_version == "v1" && s.kind == "Namespace")
 }
 
 /// Makes one Work per cluster. No effects if they are up to date. Garbage collection deletes them with the namespace,
@@ -300,34 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_reconcile_a_namespace() {
-        let meta = |extra: Value| -> ObjectMeta {
-            let mut base = json!({"name": "shop", "resourceVersion": "1"});
-            merge(&mut base, &extra);
-            serde_json::from_value(base).unwrap()
-        };
-        for (name, old, new, want) in [
-            ("a new one", None, json!({}), true),
-            ("a status", Some(json!({})), json!({"resourceVersion": "2"}), false),
-            ("a label", Some(json!({})), json!({"labels": {"a": "b"}}), true),
-            ("its end", Some(json!({})), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), true),
-        ] {
-            assert_eq!(counts(old.map(meta).as_ref(), &meta(new)), want, "{name}");
-        }
-        for (name, selectors, want) in [
-            ("one for namespaces", json!([{"apiVersion": "v1", "kind": "Namespace"}]), true),
-            ("one for everything", json!([]), true),
-            ("one for others", json!([{"apiVersion": "v1", "kind": "Secret"}]), false),
-        ] {
-            let spec = serde_json::from_value(json!({"resourceSelectors": selectors})).unwrap();
-            assert_eq!(is_overridden_by(&spec), want, "{name}");
-        }
-        let works = made(&run(&shop(json!({})), &[], &clusters(&["m1"]), &[]));
-        assert_eq!(of_work(&works[0].metadata), Some("shop"));
-        assert_eq!(of_work(&ObjectMeta::default()), None);
-    }
-
-    #[test]
     fn skipped_namespaces() {
         for (name, extra, want) in [
             ("an ordinary one", json!({}), true),
@@ -348,13 +282,6 @@ mod tests {
             ("one being deleted", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), false),
         ] {
             assert_eq!(!run(&shop(extra), &[], &clusters(&["m1"]), &[]).is_empty(), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn deleted_work_is_recreated_after_a_delay() {
-        for (is_deleted, want) in [(false, 0), (true, 1)] {
-            assert_eq!(requeue_delay(is_deleted), Duration::from_secs(want), "deleted: {is_deleted}");
         }
     }
 

@@ -10,9 +10,7 @@ mod tests;
 use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{events, policy::PolicyPreemption, policy::ResourceSelector, work::ObjectReference};
-use ironclad_fleet::{
-    Because, BindingKey, Event, Gvk, ObjectKey, Plan, PolicyKey, because::propagation::Reason, finalizer,
-};
+use ironclad_fleet::{Because, BindingKey, Event, Gvk, ObjectKey, Plan, because::propagation::Reason, finalizer};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -239,29 +237,6 @@ pub fn candidates(policy: Policy<'_>) -> Vec<ObjectKey> {
             name: selector.name.as_str().into(),
         })
         .collect()
-}
-
-/// Returns true if this policy should be reconciled because another one's priority dropped from `old` to `new`
-/// (specification/propagation.md 6.3). A policy of equal priority gains as well.
-#[must_use]
-pub fn gains_from(policy: Policy<'_>, other: &PolicyKey, old: i32, new: i32) -> bool {
-    let same_scope = policy.key().namespace == other.namespace;
-    let priority = policy.spec().priority();
-    same_scope
-        && policy.key() != *other
-        && policy.spec().preemption == Some(PolicyPreemption::Always)
-        && new < priority
-        && priority <= old
-}
-
-/// The policies to reconcile because this one changed, by descending priority.
-#[must_use]
-pub fn policies_that_gain(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) -> Vec<PolicyKey> {
-    let (key, before, after) = (new.key(), old.spec().priority(), new.spec().priority());
-    let mut gaining: Vec<Policy<'_>> =
-        all.iter().copied().filter(|policy| gains_from(*policy, &key, before, after)).collect();
-    gaining.sort_by_key(|policy| (std::cmp::Reverse(policy.spec().priority()), policy.key()));
-    gaining.into_iter().map(Policy::key).collect()
 }
 
 /// Reports a policy that selects no template: most often its selectors are misspelt.

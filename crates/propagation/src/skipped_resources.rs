@@ -1,10 +1,8 @@
-//! Resources that are never templates, and changes of templates that matter (specification/propagation.md 2;
-//! specification/propagation.md 31 row 18).
+//! Resources that are never templates (specification/propagation.md 2; specification/propagation.md 31 row 18).
 
-use ironclad_api::{ObjectMeta, namespaces};
+use ironclad_api::namespaces;
 use ironclad_fleet::Gvk;
 use regex::Regex;
-use serde_json::Value;
 
 /// Groups whose objects are never templates.
 const SKIPPED_GROUPS: [&str; 13] = [
@@ -138,28 +136,8 @@ fn skipped_api(token: &str) -> Result<SkippedApi, SkipError> {
     }
 }
 
-/// Returns true if an update of a template matters: anything but status, managedFields and resourceVersion differs.
-///
-/// Takes metadata and the rest separately, as caches hold them; the rest may contain `apiVersion`, `kind` and
-/// `metadata`.
-#[must_use]
-pub fn template_changed(old: (&ObjectMeta, &Value), new: (&ObjectMeta, &Value)) -> bool {
-    let relevant =
-        |metadata: &ObjectMeta| ObjectMeta { managed_fields: None, resource_version: None, ..metadata.clone() };
-    relevant(old.0) != relevant(new.0) || rest_changed(old.1, new.1)
-}
-
-fn rest_changed(old: &Value, new: &Value) -> bool {
-    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old != new };
-    let counts = |key: &&String| *key != "status" && *key != "metadata";
-    old.keys().filter(counts).any(|key| old.get(key) != new.get(key))
-        || new.keys().filter(counts).any(|key| !old.contains_key(key))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn gvk(text: &str) -> Gvk {
@@ -245,26 +223,6 @@ mod tests {
             ("x.io/v1/ServiceAccount", "shop", "default", false),
         ] {
             assert_eq!(none.skips_object(&gvk(kind), namespace, name), want, "{kind} {namespace}/{name}");
-        }
-    }
-
-    #[test]
-    fn template_changes_that_count() {
-        let metadata = |text: Value| -> ObjectMeta { serde_json::from_value(text).unwrap() };
-        let base =
-            (metadata(json!({"name": "a", "resourceVersion": "1"})), json!({"spec": {"n": 1}, "status": {"n": 1}}));
-        for (name, meta, rest, want) in [
-            ("nothing", json!({"name": "a", "resourceVersion": "1"}), base.1.clone(), false),
-            ("resourceVersion", json!({"name": "a", "resourceVersion": "2"}), base.1.clone(), false),
-            ("managedFields", json!({"name": "a", "managedFields": [{"manager": "m"}]}), base.1.clone(), false),
-            ("status", json!({"name": "a"}), json!({"spec": {"n": 1}, "status": {"n": 2}}), false),
-            ("the first status", json!({"name": "a"}), json!({"spec": {"n": 1}}), false),
-            ("spec", json!({"name": "a"}), json!({"spec": {"n": 2}, "status": {"n": 1}}), true),
-            ("a new field", json!({"name": "a"}), json!({"spec": {"n": 1}, "data": {}}), true),
-            ("generation", json!({"name": "a", "generation": 2}), base.1.clone(), true),
-            ("a label", json!({"name": "a", "labels": {"x": "y"}}), base.1.clone(), true),
-        ] {
-            assert_eq!(template_changed((&base.0, &base.1), (&metadata(meta), &rest)), want, "{name}");
         }
     }
 }

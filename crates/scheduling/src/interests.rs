@@ -1,7 +1,7 @@
 //! Bindings by the affinities that select their clusters, to find those that a changed cluster concerns.
 //!
 //! Many bindings share few policies, so that an affinity is evaluated once for all of them. A changed binding costs its
-//! own entry. [`concerns`](crate::trigger::concerns) has the last word on each binding that is found.
+//! own entry. [`concerns`](crate::wakes::cluster::concerns) has the last word on each binding that is found.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -113,7 +113,7 @@ mod tests {
     use crate::{
         Options,
         testkit::{affinity, binding, cluster, duplicated, group, overflow, targets},
-        trigger::concerns,
+        wakes::cluster::concerns,
     };
 
     fn placement(kind: usize, name: usize) -> Option<Placement> {

@@ -2,9 +2,9 @@
 //!
 //! [`decide`] reconciles one binding: whether a scheduling cycle runs, the cycle, and the effects of its result.
 //! [`dry_run`] is the cycle alone, without effects. [`preempt`] chooses the bindings that make room for others.
-//! [`trigger`] says which events enqueue a binding. [`Index`] spares a cycle the clusters that it cannot use.
-//! [`Capacity`] estimates what fits from the clusters' reports; answers of other estimators are input. The crate has no
-//! queue and does no IO.
+//! [`wakes`] says which changes enqueue a binding, and [`trigger`] if a cycle runs then. [`Index`] spares a cycle the
+//! clusters that it cannot use. [`Capacity`] estimates what fits from the clusters' reports; answers of other
+//! estimators are input. The crate has no queue and does no IO.
 
 #![cfg_attr(test, allow(clippy::type_complexity, reason = "the type of a table is its heading"))]
 

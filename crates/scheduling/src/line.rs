@@ -2,7 +2,7 @@
 //! that grew (specification/scheduling.md 14.1, 16.3).
 //!
 //! Many bindings share few policies and requests, so a cluster that grew is compared with each group once, however many
-//! bindings are in it. [`concerns`](crate::trigger::concerns) has the last word on each binding that is found: labels
+//! bindings are in it. [`concerns`](crate::wakes::cluster::concerns) has the last word on each binding that is found: labels
 //! may have changed since it was grouped.
 
 use std::{
@@ -236,7 +236,7 @@ impl<K: Ord + Clone> Line<K> {
     }
 
     /// The first bindings, at most `at_most`, that the cluster concerns and into which one more replica or component
-    /// set of them fits: those for which [`may_fit`](crate::trigger::may_fit) is true.
+    /// set of them fits: those for which [`may_fit`](crate::wakes::cluster::may_fit) is true.
     #[must_use]
     pub fn fitting(&self, cluster: &Cluster, capacity: &Capacity, at_most: usize) -> Vec<K> {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
@@ -274,7 +274,7 @@ mod tests {
     use crate::{
         capacity::Modelling,
         testkit::{affinity, binding, cluster, duplicated, group},
-        trigger::may_fit,
+        wakes::cluster::may_fit,
     };
 
     /// Cluster with room for pods of this much cpu.

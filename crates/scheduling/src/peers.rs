@@ -59,7 +59,7 @@ impl Peers {
         }
         for group in &groups {
             let members = self.members.entry(group.clone()).or_default();
-            members.insert(key.clone(), names(&binding.spec.clusters));
+            members.insert(key.clone(), places(binding));
         }
         self.groups.insert(key, groups);
     }
@@ -105,7 +105,7 @@ impl Peers {
     /// members: decisions on the others depend on nothing else of it. Asked before [`Self::update`].
     #[must_use]
     pub fn moves(&self, key: &BindingKey, new: Option<&ResourceBinding>) -> bool {
-        let after = new.map(|new| (groups(key, &new.spec), names(&new.spec.clusters))).unwrap_or_default();
+        let after = new.map(|new| (groups(key, &new.spec), places(new))).unwrap_or_default();
         self.groups.get(key).into_iter().flatten().any(|group| {
             let Some(members) = self.members.get(group) else { return false };
             let nowhere = Clusters::new();
@@ -171,12 +171,21 @@ impl Peers {
     }
 }
 
-/// Groups of the binding in which members count where they are nominated, too: they will be there, and their victims
-/// leave in vain if the group goes elsewhere. `None` if there is no nomination.
+/// Groups of the binding in which members count where they have just been nominated, too, before their bindings say so:
+/// they will be there, and their victims leave in vain if the group goes elsewhere. `None` if there is no nomination.
 pub(crate) fn with_nominated(seen: &Seen<'_>) -> Option<Peers> {
     let peers = seen.peers.filter(|_| seen.capacity.nominated_count() > 0)?;
     let nominated = |key: &BindingKey| seen.capacity.nominated_on(key).iter().map(|cluster| cluster.0.clone());
     Some(peers.with(&seen.binding.key(), |other, on| on.extend(nominated(other))))
+}
+
+/// Clusters of a member, with those where it is nominated: it will be there, as far as capacity is held for it.
+fn places(binding: &ResourceBinding) -> Clusters {
+    let mut places = names(&binding.spec.clusters);
+    if binding.metadata.deletion_timestamp.is_none() && !binding.spec.scheduling_suspended() {
+        places.extend(names(binding.status.as_ref().map_or(&[], |status| &status.nominated_clusters)));
+    }
+    places
 }
 
 fn names(targets: &[TargetCluster]) -> Clusters {
@@ -307,6 +316,12 @@ mod tests {
             assert_eq!(placed(&first, &capacity).len(), 3, "{name}: its own nomination");
             capacity.withdraw_nomination(&BindingRef::from(&first).key());
             assert_eq!(placed(&pending, &capacity).len(), 3, "{name}: after the nomination");
+            let mut told = first;
+            told.status.get_or_insert_default().nominated_clusters = targets(&[("m2", 1)]);
+            assert_eq!(super::tests::placed(&pending, &Peers::of([&told])), want, "{name}: its binding says so");
+            assert!(Peers::of([&told]).moves(&BindingRef::from(&told).key(), None), "{name}: it ends with the binding");
+            told.spec.suspension = Some(serde_json::from_value(serde_json::json!({"scheduling": true})).unwrap());
+            assert_eq!(super::tests::placed(&pending, &Peers::of([&told])).len(), 3, "{name}: nothing is held for it");
         }
     }
 

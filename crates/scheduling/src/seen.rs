@@ -100,7 +100,7 @@ pub struct Seen<'a> {
     pub index: Option<&'a Index>,
 }
 
-/// Changes of clusters since the last cycle of a binding ([`crate::trigger::since`]).
+/// Changes of clusters since the last cycle of a binding ([`crate::wakes::cluster::enqueues`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Since {
     /// A cluster that did not serve the binding's kind serves it.

@@ -4,16 +4,23 @@ use std::sync::Arc;
 
 use ironclad_api::{
     Condition, Taint, Time, Toleration,
-    annotations::DRAINING,
+    annotations::{APPLIED_PLACEMENT, DRAINING},
     cluster::{APIEnablement, APIResource, Cluster, ClusterSpec, ClusterStatus},
-    conditions::{self, binding::SCHEDULED},
+    conditions::{
+        self, TRUE,
+        binding::{PODS_UNSCHEDULABLE, SCHEDULED},
+    },
     labels::PROPAGATION_POLICY_PERMANENT_ID,
     policy::{
         ClusterAffinity, ClusterAffinityTerm, ClusterFailoverBehavior, ClusterPreferences, DynamicWeight,
         FailoverBehavior, OverflowClusterAffinity, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy,
         ReplicaSchedulingType, SpreadByField, SpreadConstraint, StaticClusterWeight,
     },
-    work::{GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster},
+    reasons::binding::UNSCHEDULABLE,
+    work::{
+        GracefulEvictionTask, ObjectReference, PreemptionPolicy, ReplicaRequirements, ResolvedPriority,
+        ResourceBinding, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+    },
 };
 use jiff::Timestamp;
 
@@ -169,6 +176,34 @@ pub(crate) fn dynamic() -> Placement {
 /// Placement divided over as few clusters as possible.
 pub(crate) fn aggregated() -> Placement {
     divided(ReplicaDivisionPreference::Aggregated, None)
+}
+
+/// Binding whose result was made for its placement.
+pub(crate) fn settled(placement: Placement, replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
+    let mut binding = binding("web", replicas, result);
+    let text = serde_json::to_string(&placement).unwrap();
+    binding.metadata.annotations = Some([(APPLIED_PLACEMENT.to_owned(), text)].into());
+    binding.spec.placement = Some(placement.into());
+    let status = binding.status.get_or_insert_default();
+    status.conditions = vec![scheduled("True", "Success", 1)];
+    status.last_scheduled_time = Some(Time(at(10)));
+    binding
+}
+
+/// Binding that may preempt others, with condition `PodsUnschedulable` of this message unless it is empty.
+pub(crate) fn preemptor(result: &[(&str, i32)], condition: &str) -> ResourceBinding {
+    let mut binding = binding("web", 3, result);
+    let requirements: ReplicaRequirements =
+        serde_json::from_value(serde_json::json!({"resourceRequest": {"cpu": "1"}})).unwrap();
+    binding.spec.replica_requirements = Some(requirements.into());
+    let policy = Some(PreemptionPolicy::PreemptLowerPriority);
+    binding.spec.schedule_priority = Some(ResolvedPriority { priority: 9, preemption_policy: policy });
+    if !condition.is_empty() {
+        let condition = conditions::condition(PODS_UNSCHEDULABLE, TRUE, UNSCHEDULABLE, condition);
+        binding.status =
+            Some(ResourceBindingStatus { conditions: vec![condition], ..ResourceBindingStatus::default() });
+    }
+    binding
 }
 
 /// Condition `Scheduled` with this transition time, in seconds.

@@ -19,7 +19,7 @@ use crate::{
 /// Time after which a change is looked at: a pod may find no node for a moment while victims of its binding leave.
 pub const SETTLES: Duration = Duration::from_secs(5);
 /// Time after which the condition is checked again: a member that is connected anew does not tell what vanished.
-const CHECKED_AGAIN: Duration = Duration::from_secs(30);
+pub(crate) const CHECKED_AGAIN: Duration = Duration::from_secs(30);
 /// Clusters that a message contains.
 const CLUSTERS_MAX: usize = 3;
 
@@ -77,25 +77,11 @@ pub fn decide(binding: BindingRef<'_>, mode: Mode, waiting: &BTreeMap<ClusterNam
     }
 }
 
-/// Time after which to decide on a changed binding; `None` if the change does not matter.
-#[must_use]
-pub fn wakes(old: Option<BindingRef<'_>>, new: BindingRef<'_>, mode: Mode) -> Option<Duration> {
-    match old {
-        // Of an earlier process: the pods of all members are not listed yet.
-        None => present(new).map(|_| CHECKED_AGAIN),
-        Some(old) => {
-            let may = may_preempt(new, mode);
-            let changed = may != may_preempt(old, mode) || (may && names(old).ne(names(new)));
-            changed.then_some(SETTLES)
-        }
-    }
-}
-
-fn names(binding: BindingRef<'_>) -> impl Iterator<Item = &str> {
+pub(crate) fn names(binding: BindingRef<'_>) -> impl Iterator<Item = &str> {
     binding.spec().clusters.iter().map(|target| target.name.as_str())
 }
 
-fn present(binding: BindingRef<'_>) -> Option<&Condition> {
+pub(crate) fn present(binding: BindingRef<'_>) -> Option<&Condition> {
     conditions::get(&binding.status()?.conditions, PODS_UNSCHEDULABLE)
 }
 
@@ -114,29 +100,12 @@ fn message(found: &[(ClusterName, &[Waiting])]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_api::work::{
-        PreemptionPolicy, ReplicaRequirements, ResolvedPriority, ResourceBinding, ResourceBindingStatus,
-    };
+    use ironclad_api::work::{PreemptionPolicy, ResourceBinding};
 
     use super::*;
-    use crate::testkit;
+    use crate::testkit::preemptor;
 
     const FULL: &str = "0/3 nodes are available: 3 Insufficient cpu.";
-
-    fn preemptor(result: &[(&str, i32)], condition: &str) -> ResourceBinding {
-        let mut binding = testkit::binding("web", 3, result);
-        let requirements: ReplicaRequirements =
-            serde_json::from_value(serde_json::json!({"resourceRequest": {"cpu": "1"}})).unwrap();
-        binding.spec.replica_requirements = Some(requirements.into());
-        let policy = Some(PreemptionPolicy::PreemptLowerPriority);
-        binding.spec.schedule_priority = Some(ResolvedPriority { priority: 9, preemption_policy: policy });
-        if !condition.is_empty() {
-            let condition = conditions::condition(PODS_UNSCHEDULABLE, TRUE, UNSCHEDULABLE, condition);
-            binding.status =
-                Some(ResourceBindingStatus { conditions: vec![condition], ..ResourceBindingStatus::default() });
-        }
-        binding
-    }
 
     fn waiting(all: &[(&str, &[(&str, &str)])]) -> BTreeMap<ClusterName, Vec<Waiting>> {
         let pods = |pods: &[(&str, &str)]| {
@@ -192,25 +161,5 @@ mod tests {
         let binding = preemptor(&[("m1", 3)], one);
         let off = decide(BindingRef::from(&binding), Mode::Off, &waiting(on_m1));
         assert!(off.status.is_some_and(|part| part.conditions[0].status.is_empty()), "the gate is off");
-    }
-
-    #[test]
-    fn changes_of_bindings_that_matter() {
-        let moved = preemptor(&[("m2", 3)], "");
-        let scaled = preemptor(&[("m1", 4)], "");
-        let mut never = preemptor(&[("m1", 3)], "");
-        never.spec.schedule_priority = None;
-        for (name, old, new, want) in [
-            ("found with the condition", None, preemptor(&[("m1", 3)], "m1: old"), Some(CHECKED_AGAIN)),
-            ("found without it", None, preemptor(&[("m1", 3)], ""), None),
-            ("moved", Some(preemptor(&[("m1", 3)], "")), moved, Some(SETTLES)),
-            ("scaled", Some(preemptor(&[("m1", 3)], "")), scaled, None),
-            ("may preempt no more", Some(preemptor(&[("m1", 3)], "")), never.clone(), Some(SETTLES)),
-            ("may preempt now", Some(never.clone()), preemptor(&[("m1", 3)], ""), Some(SETTLES)),
-            ("may not", Some(never.clone()), never, None),
-        ] {
-            let old = old.as_ref().map(BindingRef::from);
-            assert_eq!(wakes(old, BindingRef::from(&new), Mode::Evict), want, "{name}");
-        }
     }
 }

@@ -21,7 +21,6 @@ pub mod state;
 mod status;
 #[cfg(test)]
 mod tests;
-pub mod wakes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -218,7 +217,7 @@ fn is_moved(hpa: &HorizontalPodAutoscaler) -> bool {
 }
 
 /// The namespace is the object's own, whatever an annotation says.
-fn key_in(hpa: &HorizontalPodAutoscaler, target: &CrossVersionObjectReference) -> ObjectKey {
+pub(crate) fn key_in(hpa: &HorizontalPodAutoscaler, target: &CrossVersionObjectReference) -> ObjectKey {
     ObjectKey {
         gvk: Gvk::from_manifest(target.api_version.as_deref().unwrap_or_default(), &target.kind),
         namespace: text(&hpa.metadata.namespace).into(),

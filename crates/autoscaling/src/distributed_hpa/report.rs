@@ -102,7 +102,7 @@ pub fn read(work: &Work) -> Option<Report> {
 }
 
 /// The reported status of the object of an applied Work.
-pub(super) fn status(work: &Work) -> Option<Value> {
+pub(crate) fn status(work: &Work) -> Option<Value> {
     if !is_applied(work) {
         return None;
     }

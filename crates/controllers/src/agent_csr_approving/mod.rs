@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_admission::agents::{
-    approval::{self, RegistrarRights, Seen, Token, Told, Verdict, decide, token_secret},
-    request::{AgentRequest, Occasion, administrator_review, is_pending, registrar_rights_review},
+use ironclad_admission::{
+    agents::{
+        approval::{self, RegistrarRights, Seen, Token, Told, Verdict, decide, token_secret},
+        request::{AgentRequest, Occasion, administrator_review, is_pending, registrar_rights_review},
+    },
+    wakes,
 };
 use ironclad_api::{
     cluster::Cluster,
@@ -167,7 +170,7 @@ impl AgentCsrApproving {
 
     fn on_cluster(&self, change: &Change<Cluster>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        if let Some(cluster) = new.or(old).filter(|_| approval::is_woken_by(old, new)) {
+        if let Some(cluster) = new.or(old).filter(|_| wakes::agent_csr_approving::cluster(old, new)) {
             self.enqueue(&cluster.name_any());
         }
     }

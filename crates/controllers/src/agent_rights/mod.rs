@@ -7,8 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use ironclad_admission::agents::rights::{self, cluster_of_rights, decide, first_approval};
-use ironclad_api::{cluster::Cluster, names, namespaces};
+use ironclad_admission::{
+    agents::rights::{cluster_of_rights, decide, first_approval},
+    wakes::agent_rights::{self as wakes, Wake},
+};
+use ironclad_api::cluster::Cluster;
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Change, Failure, Informer, Next, Queue};
 use ironclad_seam::Seam;
@@ -103,7 +106,7 @@ impl AgentRights {
 
     fn on_cluster(&self, change: &Change<Cluster>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        let Some(cluster) = new.or(old).filter(|_| rights::is_woken_by(old, new)) else { return };
+        let Some(cluster) = new.or(old).filter(|_| wakes::cluster(old, new)) else { return };
         let name = cluster.name_any();
         if new.is_none() {
             let used: BTreeSet<String> = self.approved(&name).into_iter().map(|(uid, _)| uid).collect();
@@ -114,18 +117,13 @@ impl AgentRights {
         self.queue.add(name.as_str().into());
     }
 
-    /// Roles can be made in a new namespace; those in a namespace that is gone are gone with it.
     fn on_namespace(&self, change: &Change<Namespace>) {
-        let Some(namespace) = change.new.as_ref().or(change.old.as_ref()).map(|namespace| namespace.name_any()) else {
-            return;
-        };
-        if change.old.is_some() == change.new.is_some() {
-            return;
-        }
-        if namespace == namespaces::CLUSTER {
-            self.clusters.list().iter().for_each(|cluster| self.queue.add(cluster.name_any().as_str().into()));
-        } else if let Ok(cluster) = names::cluster_of_execution_namespace(&namespace) {
-            self.queue.add(cluster.into());
+        match wakes::namespace(change.old.as_deref(), change.new.as_deref()) {
+            Some(Wake::All) => {
+                self.clusters.list().iter().for_each(|cluster| self.queue.add(cluster.name_any().as_str().into()));
+            }
+            Some(Wake::Cluster(cluster)) => self.queue.add(cluster.into()),
+            None => {}
         }
     }
 

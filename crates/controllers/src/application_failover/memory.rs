@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ironclad_failover::{
-    Now,
-    application_failover::{Asking, Memory},
-};
+use ironclad_failover::{Now, application_failover::Memory, wakes::application_failover::Asking};
 use ironclad_runtime::Key;
 use ironclad_seam::Clock;
 use jiff::Timestamp;

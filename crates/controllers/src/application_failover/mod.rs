@@ -7,7 +7,10 @@ mod observe;
 
 use std::sync::Arc;
 
-use ironclad_failover::application_failover::{self, Memory, Parts};
+use ironclad_failover::{
+    application_failover::{self, Memory},
+    wakes::application_failover::{Parts, turn},
+};
 use ironclad_fleet::Binding;
 use ironclad_runtime::{Failure, Key, Next, Queue};
 
@@ -93,7 +96,7 @@ impl ApplicationFailover {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let key = queue_key(any);
         let (old, new) = (change.old.as_ref().map(parts), change.new.as_ref().map(parts));
-        let turn = application_failover::turn(old, new, self.memories.contains(&key));
+        let turn = turn(old, new, self.memories.contains(&key));
         self.memories.note_asking(&key, turn.asking);
         if turn.look {
             self.queue.add(key);

@@ -13,9 +13,9 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
 };
-use ironclad_autoscaling::distributed_hpa::wakes::target as target_wakes;
+use ironclad_autoscaling::wakes::distributed_hpa::target as target_wakes;
 use ironclad_fleet::{Binding, Gvk, ObjectKey};
-use ironclad_propagation::{binding, changes, new_ids::NewIds, overrides, wakes};
+use ironclad_propagation::{binding, new_ids::NewIds, overrides, wakes};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -98,7 +98,7 @@ impl Reconciler for BindingController {
 impl BindingController {
     fn on_binding(&self, change: &BindingChange) {
         let Some(new) = &change.new else { return };
-        if changes::binding(change.old.as_ref().map(Binding::metadata), new.metadata()) {
+        if wakes::changes::binding(change.old.as_ref().map(Binding::metadata), new.metadata()) {
             self.queue.add(queue_key(new));
         }
     }

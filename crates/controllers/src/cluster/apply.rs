@@ -7,7 +7,6 @@ use ironclad_runtime::{Api, Failure, Informer, Key, StatusWriter, Writer};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Client, ResourceExt as _, api::PropagationPolicy};
 
-use super::observe::Observed;
 use crate::{events::Events, setup::Setup, taint_failure, targets::Typed};
 
 /// The writes of the controller.
@@ -34,17 +33,17 @@ impl Applier {
         }
     }
 
-    pub(super) async fn apply(&self, seen: &Observed, plan: &Plan<Effect>) -> Result<(), Failure> {
+    pub(super) async fn apply(&self, cluster: &Cluster, plan: &Plan<Effect>) -> Result<(), Failure> {
         for because in &plan.because {
-            tracing::debug!(cluster = %seen.cluster.name_any(), %because, "cluster life cycle");
+            tracing::debug!(cluster = %cluster.name_any(), %because, "cluster life cycle");
         }
         for effect in &plan.effects {
             match effect {
                 Effect::Patch { patch } => {
                     let api = Api::all(self.plane.clone());
-                    let patched = self.writer.patch(&api, Some(&self.clusters), &*seen.cluster, patch.clone()).await;
+                    let patched = self.writer.patch(&api, Some(&self.clusters), cluster, patch.clone()).await;
                     if let Err(failure) = patched {
-                        let event = taint_failure::event(&seen.cluster, patch, &failure);
+                        let event = taint_failure::event(cluster, patch, &failure);
                         event.iter().for_each(|event| self.events.record(event));
                         return Err(failure);
                     }
@@ -73,7 +72,7 @@ impl Applier {
                     }
                 }
                 Effect::Status(part) => {
-                    let (key, uid) = (Key::of(&*seen.cluster), seen.cluster.uid().unwrap_or_default());
+                    let (key, uid) = (Key::of(cluster), cluster.uid().unwrap_or_default());
                     self.status.request(&key, &uid, "cluster", part.clone(), false);
                 }
                 Effect::Event(event) => self.events.record(event),

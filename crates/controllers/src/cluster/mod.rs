@@ -4,12 +4,14 @@
 mod apply;
 mod leases;
 mod monitor;
-mod observe;
 
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
-use ironclad_failover::{cluster::lifecycle, wakes};
+use ironclad_failover::{
+    cluster::lifecycle::{self, ExecutionSpace, Seen},
+    wakes,
+};
 use ironclad_fleet::{Binding, ClusterName};
 use ironclad_members::{Credentials, Members};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
@@ -17,12 +19,14 @@ use ironclad_seam::{Seam, Tasks};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
 
-use self::{apply::Applier, monitor::Monitor, observe::Observer};
+use self::{apply::Applier, monitor::Monitor};
 use crate::{
-    bindings::BindingChange,
-    caches::SECRETS,
+    bindings::{BindingChange, Bindings},
+    caches::{NAMESPACES, SECRETS},
     clusters::ClusterSnapshot,
     controller::{Controller, Reconciler},
+    index::BY_TARGET,
+    settings::Settings,
     setup::{Setup, on_change},
 };
 
@@ -36,13 +40,16 @@ struct ClusterController {
     fleet: ClusterSnapshot,
     credentials: Credentials,
     members: Arc<Members>,
-    observer: Observer,
+    namespaces: Informer<Namespace>,
+    bindings: Bindings,
+    works: Informer<Work>,
+    settings: Arc<Settings>,
     applier: Applier,
     monitor: Arc<Monitor>,
 }
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
-    let observer = Observer::new(setup);
+    let namespaces = setup.caches.take(&NAMESPACES);
     let monitor = Monitor::new(setup);
     let this = Arc::new(ClusterController {
         seam: setup.seam.clone(),
@@ -51,8 +58,11 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         fleet: setup.fleet().clone(),
         credentials: Credentials::new(&setup.plane, &setup.seam, setup.caches.take(&SECRETS)),
         members: setup.members.clone(),
-        applier: Applier::new(setup, observer.namespaces.clone()),
-        observer,
+        applier: Applier::new(setup, namespaces.clone()),
+        namespaces,
+        bindings: setup.bindings().clone(),
+        works: setup.works(),
+        settings: setup.settings.clone(),
         monitor,
     });
     on_change(setup.clusters(), &this, ClusterController::on_cluster);
@@ -68,7 +78,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
             this.queue.add(name.clone());
         }
     });
-    on_change(&this.observer.namespaces, &this, ClusterController::on_namespace);
+    on_change(&this.namespaces, &this, ClusterController::on_namespace);
     setup.bindings().on_change(&this, ClusterController::on_binding);
     on_change(&setup.works(), &this, ClusterController::on_work);
     this
@@ -95,9 +105,24 @@ impl Reconciler for ClusterController {
         } else {
             self.members.remove(name);
         }
-        let observed = self.observer.observe(name, cluster);
-        let plan = lifecycle::decide(&observed.seen(), self.seam.clock.wall_seconds());
-        self.applier.apply(&observed, &plan).await?;
+        let space = names::execution_namespace(&name.0);
+        // Only the deletion of a cluster depends on what refers to it.
+        let (works, targeted_by) = if cluster.metadata.deletion_timestamp.is_some() {
+            (self.works.namespace(&space), self.bindings.by_index(BY_TARGET, &name.0))
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        let space = self.namespaces.get("", &space);
+        let seen = Seen {
+            cluster: &cluster,
+            space: ExecutionSpace::of(space.as_deref().map(|space| &space.metadata)),
+            works: works.iter().map(|work| &**work).collect(),
+            targeted_by: &targeted_by,
+            scheduler: &self.settings.scheduler,
+            taints: self.settings.failover.health.by_condition,
+        };
+        let plan = lifecycle::decide(&seen, self.seam.clock.wall_seconds());
+        self.applier.apply(&cluster, &plan).await?;
         self.members.check_now(name);
         Ok(Next::Forget)
     }

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_api::{
-    cluster::{Cluster, SyncMode},
-    namespaces,
-};
-use ironclad_failover::cluster::{
-    lease::{self, Effect, Memory, Seen},
-    report::AgentReport,
+use ironclad_api::{cluster::Cluster, namespaces};
+use ironclad_failover::{
+    cluster::{
+        lease::{self, Effect, Memory, Seen},
+        report::AgentReport,
+    },
+    wakes,
 };
 use ironclad_fleet::{ClusterName, StatusPart};
 use ironclad_runtime::{Api, Change, Failure, Informer, Writer};
@@ -78,13 +78,8 @@ impl Monitor {
     }
 
     fn on_cluster(&self, change: &Change<Cluster>) {
-        match (&change.old, &change.new) {
-            (old, Some(new))
-                if new.spec.sync_mode == SyncMode::Pull
-                    && old.as_ref().is_none_or(|old| old.ready() != new.ready()) =>
-            {
-                self.renewals.note(&new.name_any());
-            }
+        match (change.old.as_deref(), change.new.as_deref()) {
+            (old, Some(new)) if wakes::cluster::renews(old, new) => self.renewals.note(&new.name_any()),
             (Some(old), None) => self.renewals.forget(&old.name_any()),
             _ => {}
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use ironclad_api::cluster::Cluster;
 use ironclad_members::{Member, Members};
-use ironclad_propagation::drift;
+use ironclad_propagation::wakes::drift;
 use ironclad_runtime::Change;
 
 use self::{

@@ -10,6 +10,7 @@ use ironclad_fleet::{Binding, Gvk, Plan};
 use ironclad_propagation::{
     dependencies::{self, Effect, dependents},
     new_ids::NewIds,
+    wakes,
 };
 use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_seam::Seam;
@@ -93,7 +94,7 @@ impl Dependencies {
 
     fn on_binding(&self, change: &BindingChange) {
         let old = change.old.as_ref().map(Binding::view);
-        if let Some(new) = change.new.as_ref().filter(|new| dependents::binding_counts(old, new.view())) {
+        if let Some(new) = change.new.as_ref().filter(|new| wakes::dependencies::binding(old, new.view())) {
             let key = queue_key(new);
             if self.bindings.is_synced(new) { self.queue.add(key) } else { self.queue.add_low_priority(key) }
         }

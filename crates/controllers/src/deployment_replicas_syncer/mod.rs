@@ -3,16 +3,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::labels;
 use ironclad_autoscaling::{
     replicas_sync::{Action, decide},
     scale_target_marker::is_distributed,
+    wakes::deployment_replicas_syncer::template,
 };
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_runtime::{Change, Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use kube::{Client, ResourceExt as _, api::DynamicObject};
-use serde_json::{Value, json};
+use kube::{Client, api::DynamicObject};
+use serde_json::json;
 
 use crate::{
     bindings::Bindings,
@@ -82,16 +82,9 @@ impl Reconciler for Syncer {
 
 impl Syncer {
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
-        let is_deployment = &*gvk.group == "apps" && &*gvk.kind == "Deployment";
-        let Some(new) = change.new.as_ref().filter(|_| is_deployment) else { return };
-        let retains = |object: &DynamicObject| {
-            object.labels().get(labels::RETAIN_REPLICAS).is_some_and(|value| value == labels::TRUE)
-        };
-        let replicas = |object: &DynamicObject| -> [Option<Value>; 2] {
-            ["/spec/replicas", "/status/replicas"].map(|pointer| object.data.pointer(pointer).cloned())
-        };
-        let same = |old: &Arc<DynamicObject>| retains(old) && replicas(old) == replicas(new);
-        if retains(new) && !change.old.as_ref().is_some_and(same) {
+        let Some(new) = &change.new else { return };
+        let old = change.old.as_ref().map(|old| (&old.metadata, &old.data));
+        if template(gvk, old, (&new.metadata, &new.data)) {
             self.queue.add(object_key(gvk, &**new));
         }
     }

@@ -15,8 +15,9 @@ use ironclad_api::{
     work::{ResourceBinding, Work},
 };
 use ironclad_autoscaling::{
-    distributed_hpa::{self, decides_in_members, reference_of, scaler::Scaler, target_key, target_keys, wakes},
+    distributed_hpa::{self, reference_of, scaler::Scaler, target_key},
     idle::Verdict,
+    wakes::distributed_hpa::{self as wakes, OfTarget},
 };
 use ironclad_fleet::{Event, Gvk, ObjectKey};
 use ironclad_propagation::{new_ids::NewIds, quota::COUNT_SETTLES, wakes::quota::records_decisions};
@@ -163,13 +164,7 @@ impl DistributedAutoscaler {
         if let Some(new) = &new {
             self.queue.add(new.key());
         }
-        if ![old_hpa, new_hpa].into_iter().flatten().any(decides_in_members) {
-            return;
-        }
-        for hpa in [old_hpa, new_hpa].into_iter().flatten() {
-            // Another one with this target may have to begin, or to cease.
-            target_keys(hpa).iter().for_each(|target| self.enqueue_scalers_of(target));
-        }
+        wakes::rivals(old_hpa, new_hpa).iter().for_each(|target| self.enqueue_scalers_of(target));
     }
 
     /// A kind that scales something may be served from now on.
@@ -213,15 +208,12 @@ impl DistributedAutoscaler {
             self.queue.add(key);
             return;
         }
-        let is_applied = wakes::target_work(old, new);
-        // Kinds that say no number report what the target runs.
-        let is_count = || self.observer.scalers.knows_others() && wakes::target_replicas(old, new);
-        if (is_applied || is_count())
+        if let Some(of_target) = wakes::target_work(old, new, || self.observer.scalers.knows_others())
             && let Some(key) = new.or(old).and_then(binding_of)
             && let Some(binding) = self.observer.bindings.get_key(&key)
         {
             let all = self.observer.scalers.of_target(&template_key(&binding.spec));
-            let woken = all.iter().filter(|scaler| is_applied || !scaler.kind.is_hpa());
+            let woken = all.iter().filter(|scaler| of_target == OfTarget::All || !scaler.kind.is_hpa());
             woken.for_each(|scaler| self.queue.add(scaler.key()));
         }
     }
@@ -258,8 +250,7 @@ impl DistributedAutoscaler {
 
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        let generation = |object: Option<&DynamicObject>| object.map(|object| object.metadata.generation);
-        if generation(old) != generation(new)
+        if wakes::template(old.map(|old| &old.metadata), new.map(|new| &new.metadata))
             && let Some(object) = new.or(old)
         {
             self.enqueue_scalers_of(&object_key(gvk, object));

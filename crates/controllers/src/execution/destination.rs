@@ -7,7 +7,7 @@ use std::sync::{
 
 use ironclad_fleet::ClusterName;
 use ironclad_members::Member;
-use ironclad_propagation::drift;
+use ironclad_propagation::wakes::drift;
 use ironclad_runtime::{Queue, WorkMetrics};
 use kube::Client;
 

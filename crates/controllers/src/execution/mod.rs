@@ -13,7 +13,10 @@ use std::sync::Arc;
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::Gvk;
 use ironclad_members::{Member, PerMember};
-use ironclad_propagation::{changes, drift, execution};
+use ironclad_propagation::{
+    execution,
+    wakes::{self, changes, drift},
+};
 use ironclad_runtime::{Change, Failure, Informer, Next, WorkMetrics, run_workers};
 use ironclad_seam::Clock;
 use kube::ResourceExt as _;
@@ -132,7 +135,7 @@ impl Execution {
     /// A status does not count, unless Works wait for the namespace that this Work creates.
     fn on_work(&self, change: &Change<Work>) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
-        if let Some(namespace) = execution::resolves_namespace(old, new)
+        if let Some(namespace) = wakes::execution::resolves_namespace(old, new)
             && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| self.destinations.get(&name))
         {
             member.enqueue_awaiting(&namespace);

@@ -9,11 +9,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{autoscaling::FederatedHPA, work::ObjectReference};
 use ironclad_autoscaling::{
-    distributed_hpa::wakes,
     federated_hpa::{
         self,
         report::{Report, Round},
     },
+    wakes,
 };
 use ironclad_fleet::{BindingKey, reference};
 use ironclad_hpa::{
@@ -305,31 +305,19 @@ impl Autoscaler {
 
     /// An autoscaler whose target begins or ceases to be scaled by members works from now on, or does not.
     fn on_distributed(&self, change: &Change<HorizontalPodAutoscaler>) {
-        for target in wakes::target(change.old.as_deref(), change.new.as_deref()) {
+        for target in wakes::distributed_hpa::target(change.old.as_deref(), change.new.as_deref()) {
             let objects = self.objects.by_index(BY_SCALED, &template_name(&target));
             objects.iter().for_each(|object| self.queue.add(Key::of(&**object)));
         }
     }
 
-    /// Status changes need no round: the next one is scheduled. Annotations say how metrics are merged.
     fn on_object(&self, change: &Change<FederatedHPA>) {
-        let same = |old: &Arc<FederatedHPA>, new: &Arc<FederatedHPA>| {
-            old.spec == new.spec
-                && old.metadata.uid == new.metadata.uid
-                && old.metadata.annotations == new.metadata.annotations
-        };
-        if let (Some(old), Some(new)) = (&change.old, &change.new) {
-            if same(old, new) {
-                return;
-            }
-            if old.spec.scale_target_ref != new.spec.scale_target_ref {
-                self.observer.forget(old);
-            }
-        } else if let (Some(old), None) = (&change.old, &change.new) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if let Some(old) = old.filter(|old| wakes::federated_hpa::leaves_target(old, new)) {
             self.observer.forget(old);
         }
-        if let Some(object) = change.new.as_ref().or(change.old.as_ref()) {
-            self.queue.add(Key::of(&**object));
+        if let Some(object) = new.or(old).filter(|_| wakes::federated_hpa::object(old, new)) {
+            self.queue.add(Key::of(object));
         }
     }
 }

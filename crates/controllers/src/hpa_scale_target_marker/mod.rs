@@ -4,7 +4,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::labels;
-use ironclad_autoscaling::scale_target_marker::{Mark, Seen, decide, is_propagated};
+use ironclad_autoscaling::{
+    scale_target_marker::{Mark, Seen, decide},
+    wakes::hpa_scale_target_marker as wakes,
+};
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_runtime::{Change, Failure, Informer, Next, Queue, Writer};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -89,13 +92,7 @@ impl Reconciler for Marker {
 impl Marker {
     /// Its own status writes change nothing.
     fn on_autoscaler(&self, change: &Change<HorizontalPodAutoscaler>) {
-        let target = |of: &Option<Arc<HorizontalPodAutoscaler>>| {
-            of.as_ref().filter(|autoscaler| is_propagated(autoscaler)).map(|autoscaler| target_of(autoscaler))
-        };
-        let (old, new) = (target(&change.old), target(&change.new));
-        if old == new {
-            return;
-        }
+        let (old, new) = wakes::autoscaler(change.old.as_deref(), change.new.as_deref());
         if let Some(old) = old {
             self.released.lock().insert(old.clone());
             self.queue.add(old);
@@ -107,20 +104,11 @@ impl Marker {
 
     /// An autoscaler may exist before its target does.
     fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
-        let Some(new) = &change.new else { return };
-        let same_labels = change.old.as_ref().is_some_and(|old| old.metadata.labels == new.metadata.labels);
+        let old = change.old.as_ref().map(|old| &old.metadata);
+        let Some(new) = change.new.as_ref().filter(|new| wakes::template(old, &new.metadata)) else { return };
         let key = object_key(gvk, &**new);
-        if !same_labels && !self.autoscalers.by_index(BY_SCALED, &template_name(&key)).is_empty() {
+        if !self.autoscalers.by_index(BY_SCALED, &template_name(&key)).is_empty() {
             self.queue.add(key);
         }
-    }
-}
-
-fn target_of(autoscaler: &HorizontalPodAutoscaler) -> ObjectKey {
-    let target = &autoscaler.spec.scale_target_ref;
-    ObjectKey {
-        gvk: Gvk::from_manifest(target.api_version.as_deref().unwrap_or_default(), &target.kind),
-        namespace: autoscaler.namespace().unwrap_or_default().into(),
-        name: target.name.as_str().into(),
     }
 }

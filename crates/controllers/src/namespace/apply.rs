@@ -1,12 +1,13 @@
 //! Writes the Works of a namespace. The failure of one cluster does not stop the writes for the others.
 
+use std::sync::Arc;
+
 use ironclad_api::{names, work::Work};
 use ironclad_fleet::Plan;
 use ironclad_propagation::{namespace::Effect, work::key_of};
 use ironclad_runtime::{Api, Failure, Informer, Next, Writer};
 use kube::Client;
 
-use super::observe::Observed;
 use crate::{events::Events, setup::Setup};
 
 /// The writes of the controller.
@@ -27,7 +28,7 @@ impl Applier {
         }
     }
 
-    pub(super) async fn apply(&self, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
+    pub(super) async fn apply(&self, works: &[Arc<Work>], plan: Plan<Effect>) -> Result<Next, Failure> {
         for because in &plan.because {
             tracing::debug!(%because, "namespace sync");
         }
@@ -39,7 +40,7 @@ impl Applier {
                         Api::namespaced(self.plane.clone(), work.metadata.namespace.as_deref().unwrap_or_default());
                     self.writer.create(&api, Some(&self.works), &*work).await.map(drop)
                 }
-                Effect::Patch { key, patch } => match seen.works.iter().find(|w| key_of(w).as_ref() == Some(&key)) {
+                Effect::Patch { key, patch } => match works.iter().find(|w| key_of(w).as_ref() == Some(&key)) {
                     Some(work) => {
                         let api = Api::namespaced(self.plane.clone(), &names::execution_namespace(&key.cluster.0));
                         self.writer.patch(&api, Some(&self.works), &**work, patch).await.map(drop)

@@ -2,32 +2,55 @@
 //! (specification/propagation.md 22).
 
 mod apply;
-mod observe;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
-use ironclad_propagation::{changes, namespace, new_ids::NewIds, overrides, wakes};
-use ironclad_runtime::{Change, Failure, Next, Queue};
+use ironclad_propagation::{
+    namespace::{self, Seen},
+    new_ids::NewIds,
+    wakes,
+};
+use ironclad_runtime::{Change, Failure, Informer, Next, Queue};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 
-use self::{
-    apply::Applier,
-    observe::{NamespaceKey, Observer},
-};
+use self::apply::Applier;
 use crate::{
+    caches::{CLUSTER_OVERRIDES, NAMESPACES},
+    clusters::ClusterSnapshot,
     controller::{Controller, Reconciler},
     index::cluster_of,
+    settings::Settings,
     setup::{Setup, on_change},
 };
+
+/// A namespace, for one member or for all.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct NamespaceKey {
+    name: Arc<str>,
+    cluster: Option<ClusterName>,
+}
+
+impl fmt::Display for NamespaceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cluster {
+            Some(cluster) => write!(f, "{} in {cluster}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
 
 struct NamespaceSync {
     seam: Seam,
     queue: Queue<NamespaceKey>,
-    observer: Observer,
+    namespaces: Informer<Namespace>,
+    cluster_overrides: Informer<ClusterOverridePolicy>,
+    works: Informer<Work>,
+    fleet: ClusterSnapshot,
+    settings: Arc<Settings>,
     applier: Applier,
 }
 
@@ -35,12 +58,16 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(NamespaceSync {
         seam: setup.seam.clone(),
         queue: setup.queue(NamespaceSync::NAME),
-        observer: Observer::new(setup),
+        namespaces: setup.caches.take(&NAMESPACES),
+        cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
+        works: setup.works(),
+        fleet: setup.fleet().clone(),
+        settings: setup.settings.clone(),
         applier: Applier::new(setup),
     });
-    on_change(&this.observer.namespaces, &this, NamespaceSync::on_namespace);
-    on_change(&setup.works(), &this, NamespaceSync::on_work);
-    on_change(&this.observer.cluster_overrides, &this, NamespaceSync::on_cluster_override);
+    on_change(&this.namespaces, &this, NamespaceSync::on_namespace);
+    on_change(&this.works, &this, NamespaceSync::on_work);
+    on_change(&this.cluster_overrides, &this, NamespaceSync::on_cluster_override);
     on_change(setup.clusters(), &this, NamespaceSync::on_cluster);
     this
 }
@@ -56,10 +83,33 @@ impl Reconciler for NamespaceSync {
     }
 
     async fn reconcile(&self, key: &NamespaceKey) -> Result<Next, Failure> {
-        let Some(observed) = self.observer.observe(key)? else { return Ok(Next::Forget) };
-        let ids = NewIds::from(self.seam.rng.uuid());
-        let plan = observed.with_seen(|seen| namespace::decide(seen, ids));
-        self.applier.apply(&observed, plan).await
+        let NamespaceKey { name, cluster: only } = key;
+        let Some(namespace) = self.namespaces.get("", name) else { return Ok(Next::Forget) };
+        // A cluster without execution space can't have a Work yet; its space enqueues the namespace again.
+        let has_space =
+            |cluster: &ClusterName| self.namespaces.get("", &names::execution_namespace(&cluster.0)).is_some();
+        let clusters: BTreeMap<ClusterName, Arc<Cluster>> = self
+            .fleet
+            .all()
+            .iter()
+            .filter(|(cluster, _)| only.as_ref().is_none_or(|only| only == *cluster) && has_space(cluster))
+            .map(|(name, cluster)| (name.clone(), cluster.clone()))
+            .collect();
+        let work_names = namespace::work_names(name);
+        let works: Vec<Arc<Work>> = clusters
+            .keys()
+            .flat_map(|cluster| work_names.iter().map(move |work| (names::execution_namespace(&cluster.0), work)))
+            .filter_map(|(space, work)| self.works.get(&space, work))
+            .collect();
+        let seen = Seen {
+            namespace: &serde_json::to_value(&*namespace).map_err(|e| Failure::Invalid(e.to_string()))?,
+            works: &works,
+            clusters: &clusters,
+            cluster_overrides: &self.cluster_overrides.list(),
+            skipped: &self.settings.propagation.skipped,
+        };
+        let plan = namespace::decide(&seen, NewIds::from(self.seam.rng.uuid()));
+        self.applier.apply(&works, plan).await
     }
 }
 
@@ -67,34 +117,28 @@ impl NamespaceSync {
     /// A new execution space is a member that lacks all namespaces.
     fn on_namespace(&self, change: &Change<Namespace>) {
         let Some(new) = change.new.as_deref() else { return };
-        let name = new.name_any();
-        if let Ok(cluster) = names::cluster_of_execution_namespace(&name) {
-            if change.old.is_none() {
-                self.enqueue_all(Some(&cluster.into()));
-            }
-        } else if namespace::counts(change.old.as_deref().map(|n| &n.metadata), &new.metadata) {
+        let old = change.old.as_deref().map(|old| &old.metadata);
+        if let Some(cluster) = wakes::changes::new_space(old, Some(&new.metadata)) {
+            self.enqueue_all(Some(&cluster.into()));
+        } else if wakes::namespace::namespace(old, &new.metadata) {
             self.enqueue(new, None);
         }
     }
 
     fn on_work(&self, change: &Change<Work>) {
-        if let (Some(old), Some(new)) = (change.old.as_deref(), change.new.as_deref())
-            && let Some(name) = namespace::left_by_binding(old, new)
-        {
-            self.queue.add(NamespaceKey { name: name.as_str().into(), cluster: cluster_of(new) });
+        let Some(old) = change.old.as_deref() else { return };
+        let new = change.new.as_deref();
+        if let Some(name) = new.and_then(|new| wakes::namespace::left_by_binding(old, new)) {
+            self.queue.add(NamespaceKey { name: name.as_str().into(), cluster: cluster_of(old) });
         }
-        let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
-        if change.new.as_deref().is_some_and(|new| !changes::work(Some(&old.metadata), &new.metadata)) {
-            return;
+        if let Some((name, delay)) = wakes::namespace::work(old, new).filter(|_| !change.ours) {
+            self.queue.add_after(NamespaceKey { name: name.into(), cluster: cluster_of(old) }, delay);
         }
-        let Some(name) = namespace::of_work(&old.metadata) else { return };
-        let key = NamespaceKey { name: name.into(), cluster: cluster_of(old) };
-        self.queue.add_after(key, namespace::requeue_delay(change.new.is_none()));
     }
 
     fn on_cluster_override(&self, change: &Change<ClusterOverridePolicy>) {
         let (old, new) = (change.old.as_deref().map(|p| &p.spec), change.new.as_deref().map(|p| &p.spec));
-        if old != new && [old, new].into_iter().flatten().any(namespace::is_overridden_by) {
+        if wakes::namespace::cluster_override(old, new) {
             self.enqueue_all(None);
         }
     }
@@ -102,16 +146,14 @@ impl NamespaceSync {
     /// Other overrides may apply to a cluster that changed.
     fn on_cluster(&self, change: &Change<Cluster>) {
         let (Some(old), Some(new)) = (change.old.as_deref(), change.new.as_deref()) else { return };
-        let differs = |policy: Arc<ClusterOverridePolicy>| {
-            namespace::is_overridden_by(&policy.spec) && overrides::differ(&policy.spec, old, new)
-        };
-        if wakes::binding::cluster(old, new) && self.observer.cluster_overrides.list().into_iter().any(differs) {
+        let differs = |policy: Arc<ClusterOverridePolicy>| wakes::namespace::cluster(&policy.spec, old, new);
+        if wakes::binding::cluster(old, new) && self.cluster_overrides.list().into_iter().any(differs) {
             self.enqueue_all(Some(&new.name_any().as_str().into()));
         }
     }
 
     fn enqueue_all(&self, cluster: Option<&ClusterName>) {
-        for namespace in self.observer.namespaces.list() {
+        for namespace in self.namespaces.list() {
             if names::cluster_of_execution_namespace(&namespace.name_any()).is_err() {
                 self.enqueue(&namespace, cluster);
             }

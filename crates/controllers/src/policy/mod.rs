@@ -11,7 +11,7 @@ use ironclad_api::policy::{
     ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy, ResourceSelector,
 };
 use ironclad_fleet::{Gvk, PolicyKey, gates::Gate};
-use ironclad_propagation::{changes, new_ids::NewIds, policy, policy_match::Policy};
+use ironclad_propagation::{new_ids::NewIds, policy, policy_match::Policy, wakes};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::{Seam, Tasks};
 use kube::{ResourceExt as _, api::DynamicObject};
@@ -123,7 +123,7 @@ impl PolicyController {
 
     fn changed(&self, old: Option<Policy<'_>>, new: Option<Policy<'_>>) {
         let Some(policy) = new.or(old) else { return };
-        if !changes::policy(old.map(Policy::metadata), new.map(Policy::metadata)) {
+        if !wakes::changes::policy(old.map(Policy::metadata), new.map(Policy::metadata)) {
             return;
         }
         self.queue.add(queue_key(&policy.key()));
@@ -133,7 +133,7 @@ impl PolicyController {
             // The policies that may preempt the templates of this one now, the strongest first.
             let all = self.policies.of_scope(&policy.key().namespace);
             let views: Vec<Policy<'_>> = all.iter().map(AnyPolicy::view).collect();
-            for key in policy::policies_that_gain(&views, old, new) {
+            for key in wakes::policy::policies_that_gain(&views, old, new) {
                 self.queue.add(queue_key(&key));
             }
         }
@@ -154,7 +154,7 @@ impl PolicyController {
     /// Enqueues the policies that wait for a new override policy, and the templates that they claimed.
     fn enqueue_waiting_for(&self, namespace: &str, name: &str) {
         for policy in self.policies.of_scope(namespace) {
-            if policy.view().spec().dependent_overrides.iter().any(|needed| needed == name) {
+            if wakes::policy::awaits(policy.view().spec(), name) {
                 self.queue.add(queue_key(&policy.view().key()));
                 for id in policy.ids() {
                     let claimed = self.bindings.by_index(BY_POLICY, &id);

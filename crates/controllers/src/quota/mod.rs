@@ -15,7 +15,10 @@ use ironclad_propagation::{
     new_ids::NewIds,
     quota::{self, Effect, Seen, usage},
     success,
-    wakes::quota::{Accounting, counts_again, records_decisions},
+    wakes::{
+        self,
+        quota::{Accounting, counts_again, records_decisions},
+    },
 };
 use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer};
 use ironclad_seam::Seam;
@@ -207,12 +210,10 @@ impl QuotaController {
 
     /// A new execution space can have the quotas that are assigned to its cluster.
     fn on_namespace(&self, change: &Change<Namespace>) {
-        let (None, Some(namespace)) = (&change.old, &change.new) else { return };
-        let Ok(cluster) = names::cluster_of_execution_namespace(&namespace.name_any()).map(str::to_owned) else {
-            return;
-        };
+        let (old, new) = (change.old.as_ref().map(|old| &old.metadata), change.new.as_ref().map(|new| &new.metadata));
+        let Some(cluster) = wakes::changes::new_space(old, new) else { return };
         for quota in self.quotas.list() {
-            if quota.spec.static_assignments.iter().any(|assignment| assignment.cluster_name == cluster) {
+            if wakes::quota::new_space(&quota, cluster) {
                 self.queue.add(Key::of(&*quota));
             }
         }

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use ironclad_api::apps::WorkloadRebalancer;
-use ironclad_fleet::Plan;
+use ironclad_fleet::{Binding, Plan};
 use ironclad_propagation::rebalance::Effect;
 use ironclad_runtime::{Api, Failure, Informer, Key, Next, StatusWriter, Writer};
 use ironclad_seam::Clock;
 use kube::Client;
 
-use super::observe::Observed;
 use crate::{
     bindings::Bindings,
     setup::Setup,
@@ -54,7 +53,13 @@ impl Applier {
         self.status.is_quiet()
     }
 
-    pub(super) async fn apply(&self, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
+    pub(super) async fn apply(
+        &self,
+        rebalancer: &WorkloadRebalancer,
+        bindings: &[Option<Binding>],
+        plan: Plan<Effect>,
+    ) -> Result<Next, Failure> {
+        let key = Key::of(rebalancer);
         for because in &plan.because {
             tracing::debug!(rebalancer = %key, %because, "rebalance");
         }
@@ -62,17 +67,17 @@ impl Applier {
         for effect in plan.effects {
             match effect {
                 Effect::PatchBinding { key, patch } => {
-                    let binding = seen.bindings.iter().flatten().find(|b| b.view().key() == key);
+                    let binding = bindings.iter().flatten().find(|b| b.view().key() == key);
                     let Some(binding) = binding else { continue };
                     self.bindings.patch(&self.writer, binding, patch).await?;
                 }
                 Effect::Status(part) => {
-                    let uid = seen.rebalancer.metadata.uid.clone().unwrap_or_default();
-                    self.status.request(key, &uid, "workloadRebalancer", part, false);
+                    let uid = rebalancer.metadata.uid.clone().unwrap_or_default();
+                    self.status.request(&key, &uid, "workloadRebalancer", part, false);
                 }
                 Effect::Delete { .. } => {
                     let api = Api::all(self.plane.clone());
-                    self.writer.delete_unchanged(&api, Some(&self.rebalancers), &*seen.rebalancer).await?;
+                    self.writer.delete_unchanged(&api, Some(&self.rebalancers), rebalancer).await?;
                 }
                 Effect::RequeueAt(at) => {
                     let wait = at.duration_since(self.clock.wall());

@@ -1,17 +1,18 @@
 //! The WorkloadRebalancer controller: has bindings scheduled afresh (specification/propagation.md 26).
 
 mod apply;
-mod observe;
 
 use std::sync::Arc;
 
-use ironclad_api::apps::WorkloadRebalancer;
-use ironclad_propagation::rebalance;
-use ironclad_runtime::{Change, Failure, Key, Next, Queue};
+use ironclad_api::apps::{ObjectReference, WorkloadRebalancer};
+use ironclad_fleet::{Binding, BindingRef, Gvk, ObjectKey};
+use ironclad_propagation::rebalance::{Seen, decide};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::Seam;
 
-use self::{apply::Applier, observe::Observer};
+use self::apply::Applier;
 use crate::{
+    bindings::Bindings,
     caches::REBALANCERS,
     controller::{Controller, Reconciler},
     setup::{Setup, on_change},
@@ -20,7 +21,8 @@ use crate::{
 struct Rebalancer {
     seam: Seam,
     queue: Queue<Key>,
-    observer: Observer,
+    rebalancers: Informer<WorkloadRebalancer>,
+    bindings: Bindings,
     applier: Applier,
 }
 
@@ -29,10 +31,11 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let this = Arc::new(Rebalancer {
         seam: setup.seam.clone(),
         queue: setup.queue(Rebalancer::NAME),
-        observer: Observer::new(setup, rebalancers.clone()),
+        bindings: setup.bindings().clone(),
         applier: Applier::new(setup, rebalancers.clone()),
+        rebalancers,
     });
-    on_change(&rebalancers, &this, Rebalancer::on_rebalancer);
+    on_change(&this.rebalancers, &this, Rebalancer::on_rebalancer);
     this
 }
 
@@ -48,9 +51,18 @@ impl Reconciler for Rebalancer {
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
-        let Some(observed) = self.observer.observe(key) else { return Ok(Next::Forget) };
-        let plan = observed.with_seen(self.seam.clock.wall(), rebalance::decide);
-        self.applier.apply(key, &observed, plan).await
+        let Some(rebalancer) = self.rebalancers.get_key(key) else { return Ok(Next::Forget) };
+        let binding = |workload: &ObjectReference| {
+            self.bindings.of_template(&ObjectKey {
+                gvk: Gvk::from_manifest(&workload.api_version, &workload.kind),
+                namespace: workload.namespace.as_str().into(),
+                name: workload.name.as_str().into(),
+            })
+        };
+        let bindings: Vec<Option<Binding>> = rebalancer.spec.workloads.iter().map(binding).collect();
+        let views: Vec<Option<BindingRef<'_>>> = bindings.iter().map(|b| b.as_ref().map(Binding::view)).collect();
+        let seen = Seen { rebalancer: &rebalancer, bindings: &views, now: self.seam.clock.wall() };
+        self.applier.apply(&rebalancer, &bindings, decide(&seen)).await
     }
 
     fn is_quiet_beside(&self) -> bool {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, remedy::Remedy};
-use ironclad_failover::remedy::{self, Effect, Seen};
+use ironclad_failover::{
+    remedy::{self, Effect, Seen},
+    wakes,
+};
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, StatusWriter};
 use kube::ResourceExt as _;
@@ -66,7 +69,7 @@ impl Reconciler for Remedies {
 
 impl Remedies {
     fn on_cluster(&self, change: &Change<Cluster>) {
-        if let Some(cluster) = change.new.as_ref().filter(|new| remedy::wakes(change.old.as_deref(), new)) {
+        if let Some(cluster) = change.new.as_ref().filter(|new| wakes::remedy::cluster(change.old.as_deref(), new)) {
             self.queue.add(cluster.name_any().as_str().into());
         }
     }

@@ -21,9 +21,12 @@ use ironclad_propagation::quota::usage;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Queued, QueuedState};
 use ironclad_scheduling::{
     self as scheduling, Available, Decision, Interests, Since, capacity,
-    preempt::{Mode, may_preempt},
-    trigger::{self, Wakes, concerns, is_unsettled, may_help, wakes},
-    wakes::Wake,
+    preempt::may_preempt,
+    wakes::{
+        self,
+        binding::Wake,
+        cluster::{Wakes, concerns},
+    },
 };
 use ironclad_seam::{Seam, Tasks};
 use kube::ResourceExt as _;
@@ -270,7 +273,7 @@ impl Scheduler {
         self.offer_victim(old, new);
         let is_nominated = new.status().is_some_and(|status| !status.nominated_clusters.is_empty());
         self.waiting.lock().changed(&key_of(new), new, is_nominated, self.capacity.options());
-        match scheduling::wakes::binding(old, new, self.capacity.options()) {
+        match wakes::binding::wake(old, new, self.capacity.options()) {
             Some(Wake::Added) => {
                 let is_new = change.new.as_ref().is_some_and(|new| self.bindings.is_synced(new));
                 let cause = if is_new { Cause::User } else { Cause::Replay };
@@ -284,10 +287,8 @@ impl Scheduler {
     /// Enqueues the first bindings of higher priority that wait, once a binding is placed that could make room for
     /// them: they may have been tried before anybody knew where it runs.
     fn offer_victim(&self, old: Option<BindingRef<'_>>, new: BindingRef<'_>) {
-        let old = old.map_or(&[][..], |old| &old.spec().clusters);
-        let placed = new.spec().clusters.iter().filter(|target| old.iter().all(|other| other.name != target.name));
-        let clusters: Vec<ClusterName> = placed.map(|target| target.name.as_str().into()).collect();
-        if clusters.is_empty() || self.capacity.options().preemption == Mode::Off {
+        let clusters = wakes::binding::newly_placed(old, new, self.capacity.options().preemption);
+        if clusters.is_empty() {
             return;
         }
         let fleet = self.fleet.all();
@@ -340,7 +341,7 @@ impl Scheduler {
             waiting.is_unschedulable(&key) || waiting.is_attempted(&key)
         };
         let Some(binding) = self.bindings.get(&key) else { return };
-        if scheduling::wakes::fellow(binding.view(), waits, fellow.group_moved, self.capacity.options()) {
+        if wakes::binding::fellow(binding.view(), waits, fellow.group_moved, self.capacity.options()) {
             self.enqueue(key, Incoming::BindingUpdate, Cause::Replay);
         }
     }
@@ -362,25 +363,16 @@ impl Scheduler {
         if capacity::restores(old, new, self.seam.clock.wall()) {
             self.capacity.restore(&self.bindings, &name);
         }
-        let wakes = wakes(old, new);
+        let wakes = wakes::cluster::wakes(old, new);
         if wakes == Wakes::Nobody {
             return;
         }
         let (options, now) = (self.capacity.options(), self.seam.clock.wall_seconds());
         for key in self.concerned(&name, old, new) {
             let Some(binding) = self.bindings.get(&key) else { continue };
-            let view = binding.view();
-            let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(view, cluster, options));
-            if !concerned || (wakes == Wakes::Unsettled && !is_unsettled(view)) {
-                continue;
-            }
-            let waits = wakes == Wakes::Concerned
-                && view.spec().target(&name.0).is_none()
-                && self.waiting.lock().is_unschedulable(&key);
-            if waits && !may_help(view, old, new, options, now) {
-                continue;
-            }
-            let since = trigger::since(view, old, new);
+            let is_unschedulable = || self.waiting.lock().is_unschedulable(&key);
+            let enqueues = wakes::cluster::enqueues(binding.view(), old, new, wakes, is_unschedulable, options, now);
+            let Some(since) = enqueues else { continue };
             if since != Since::default() {
                 let mut all = self.since.lock();
                 let one = all.entry(key.clone()).or_default();

@@ -12,7 +12,7 @@ use ironclad_fleet::{Binding, Gvk};
 use ironclad_propagation::{
     new_ids::NewIds,
     services::claim::{self, Effect, Seen},
-    wakes::services as wakes,
+    wakes::{changes, services as wakes},
 };
 use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, Writer};
 use ironclad_seam::Seam;
@@ -137,8 +137,8 @@ impl Reconciler for Claims {
 
 impl Claims {
     fn on_mcs(&self, change: &Change<MultiClusterService>) {
-        let meta = |mcs: &Option<Arc<MultiClusterService>>| mcs.as_ref().map(|mcs| mcs.metadata.clone());
-        if wakes::front_end(meta(&change.old).as_ref(), meta(&change.new).as_ref())
+        let (old, new) = (change.old.as_ref().map(|old| &old.metadata), change.new.as_ref().map(|new| &new.metadata));
+        if wakes::front_end(old, new)
             && let Some(mcs) = change.new.as_ref().or(change.old.as_ref())
         {
             self.queue.add(Key::of(&**mcs));
@@ -157,8 +157,8 @@ impl Claims {
 
     /// A new execution space can have markers.
     fn on_namespace(&self, change: &Change<Namespace>) {
-        let name = change.new.as_ref().filter(|_| change.old.is_none()).and_then(|new| new.metadata.name.as_deref());
-        if name.is_some_and(|name| ironclad_api::names::cluster_of_execution_namespace(name).is_ok()) {
+        let (old, new) = (change.old.as_ref().map(|old| &old.metadata), change.new.as_ref().map(|new| &new.metadata));
+        if changes::new_space(old, new).is_some() {
             self.add_all();
         }
     }

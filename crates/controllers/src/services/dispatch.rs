@@ -125,8 +125,8 @@ impl Dispatch {
     }
 
     fn on_mcs(&self, change: &Change<MultiClusterService>) {
-        let meta = |mcs: &Option<Arc<MultiClusterService>>| mcs.as_ref().map(|mcs| mcs.metadata.clone());
-        if wakes::front_end(meta(&change.old).as_ref(), meta(&change.new).as_ref())
+        let (old, new) = (change.old.as_ref().map(|old| &old.metadata), change.new.as_ref().map(|new| &new.metadata));
+        if wakes::front_end(old, new)
             && let Some(mcs) = change.new.as_ref().or(change.old.as_ref())
         {
             self.queue.add(Key::of(&**mcs));

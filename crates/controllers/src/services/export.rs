@@ -99,8 +99,8 @@ impl Marker {
     }
 
     fn on_export(&self, change: &Change<ServiceExport>) {
-        let meta = |export: &Option<Arc<ServiceExport>>| export.as_ref().map(|export| export.metadata.clone());
-        if wakes::front_end(meta(&change.old).as_ref(), meta(&change.new).as_ref())
+        let (old, new) = (change.old.as_ref().map(|old| &old.metadata), change.new.as_ref().map(|new| &new.metadata));
+        if wakes::front_end(old, new)
             && let Some(export) = change.new.as_ref().or(change.old.as_ref())
         {
             self.queue.add(Key::of(&**export));
@@ -117,9 +117,8 @@ impl Marker {
     /// Bindings of the Service and of the export itself.
     fn on_binding(&self, change: &Change<ResourceBinding>) {
         for binding in [&change.old, &change.new].into_iter().flatten() {
-            let resource = &binding.spec.resource;
-            if resource.kind == "Service" || resource.kind == EXPORT_KIND {
-                self.add(Key::new(&resource.namespace, &resource.name));
+            if let Some(key) = wakes::export_of_template(&binding.spec.resource) {
+                self.add(queue_key(&key));
             }
         }
     }

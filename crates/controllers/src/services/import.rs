@@ -110,8 +110,8 @@ impl Reconciler for Imports {
 
 impl Imports {
     fn on_import(&self, change: &Change<ServiceImport>) {
-        let meta = |import: &Option<Arc<ServiceImport>>| import.as_ref().map(|import| import.metadata.clone());
-        if wakes::front_end(meta(&change.old).as_ref(), meta(&change.new).as_ref())
+        let (old, new) = (change.old.as_ref().map(|old| &old.metadata), change.new.as_ref().map(|new| &new.metadata));
+        if wakes::front_end(old, new)
             && let Some(import) = &change.new
         {
             self.queue.add(Key::of(&**import));

@@ -6,7 +6,6 @@ use ironclad_fleet::Plan;
 use ironclad_runtime::{Api, Failure, Informer, Writer};
 use kube::{Client, ResourceExt as _};
 
-use super::observe::Observed;
 use crate::{events::Events, setup::Setup, taint_failure};
 
 /// The writes of the controller.
@@ -27,17 +26,17 @@ impl Applier {
         }
     }
 
-    pub(super) async fn apply(&self, seen: &Observed, plan: &Plan<Effect>) -> Result<(), Failure> {
+    pub(super) async fn apply(&self, cluster: &Cluster, plan: &Plan<Effect>) -> Result<(), Failure> {
         for because in &plan.because {
-            tracing::debug!(cluster = %seen.cluster.name_any(), %because, "taints by policy");
+            tracing::debug!(cluster = %cluster.name_any(), %because, "taints by policy");
         }
         for effect in &plan.effects {
             match effect {
                 Effect::Patch(patch) => {
                     let api = Api::all(self.plane.clone());
-                    let patched = self.writer.patch(&api, Some(&self.clusters), &*seen.cluster, patch.clone()).await;
+                    let patched = self.writer.patch(&api, Some(&self.clusters), cluster, patch.clone()).await;
                     if let Err(failure) = patched {
-                        let event = taint_failure::event(&seen.cluster, patch, &failure);
+                        let event = taint_failure::event(cluster, patch, &failure);
                         event.iter().for_each(|event| self.events.record(event));
                         return Err(failure);
                     }

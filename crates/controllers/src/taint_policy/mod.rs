@@ -1,13 +1,15 @@
 //! The ClusterTaintPolicy controller: keeps the taints of clusters as policies want them (specification/failover.md 2).
 
 mod apply;
-mod observe;
 mod status;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
-use ironclad_failover::{taint_policy, wakes};
+use ironclad_failover::{
+    taint_policy::{self, Memory, Seen},
+    wakes,
+};
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue};
 use ironclad_seam::{Seam, Tasks};
@@ -15,8 +17,9 @@ use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::{apply::Applier, observe::Observer, status::Reports};
+use self::{apply::Applier, status::Reports};
 use crate::{
+    caches::TAINT_POLICIES,
     controller::{Controller, Reconciler},
     setup::{Setup, on_change},
 };
@@ -27,24 +30,27 @@ struct TaintPolicy {
     clusters: Informer<Cluster>,
     /// The moment from which monotonic time is counted: the first decision.
     began: Mutex<Option<Instant>>,
-    observer: Observer,
+    policies: Informer<ClusterTaintPolicy>,
+    /// Memory of the previous decision on each cluster.
+    memories: Mutex<BTreeMap<ClusterName, Memory>>,
     applier: Applier,
     reports: Arc<Reports>,
 }
 
 pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
-    let observer = Observer::new(setup);
+    let policies = setup.caches.take(&TAINT_POLICIES);
     let this = Arc::new(TaintPolicy {
         seam: setup.seam.clone(),
         queue: setup.queue(TaintPolicy::NAME),
         clusters: setup.clusters().clone(),
         began: Mutex::default(),
-        reports: Reports::new(setup, observer.policies.clone()),
-        observer,
+        reports: Reports::new(setup, policies.clone()),
+        policies,
+        memories: Mutex::default(),
         applier: Applier::new(setup),
     });
     on_change(setup.clusters(), &this, TaintPolicy::on_cluster);
-    on_change(&this.observer.policies, &this, TaintPolicy::on_policy);
+    on_change(&this.policies, &this, TaintPolicy::on_policy);
     this
 }
 
@@ -60,17 +66,19 @@ impl Reconciler for TaintPolicy {
     }
 
     async fn reconcile(&self, name: &ClusterName) -> Result<Next, Failure> {
-        let Some(seen) = self.observer.observe(name) else {
-            self.observer.memories.lock().remove(name);
+        let Some(cluster) = self.clusters.get("", &name.0) else {
+            self.memories.lock().remove(name);
             self.reports.report(name, BTreeMap::new());
             return Ok(Next::Forget);
         };
         let mono = self.seam.clock.mono();
         let mono = mono - *self.began.lock().get_or_insert(mono);
-        let decision = taint_policy::decide(&seen.seen(), self.seam.clock.wall(), mono);
-        let applied = self.applier.apply(&seen, &decision.plan).await;
+        let (policies, memory) = (self.policies.list(), self.memories.lock().get(name).cloned());
+        let seen = Seen { cluster: &cluster, policies: &policies, memory: memory.as_ref() };
+        let decision = taint_policy::decide(&seen, self.seam.clock.wall(), mono);
+        let applied = self.applier.apply(&cluster, &decision.plan).await;
         let memory = if applied.is_ok() { decision.memory } else { decision.memory.unreported() };
-        self.observer.memories.lock().insert(name.clone(), memory);
+        self.memories.lock().insert(name.clone(), memory);
         applied?;
         self.reports.report(name, decision.status);
         Ok(decision.next.map_or(Next::Forget, Next::After))

@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::ClusterName;
 use ironclad_propagation::{
-    changes,
     new_ids::NewIds,
     unified_auth::{self, Rbac, Rule, Seen, Subject},
     wakes,
@@ -123,9 +122,8 @@ impl UnifiedAuth {
 
     /// A new execution space can have Works.
     fn on_namespace(&self, change: &Change<Namespace>) {
-        if let (None, Some(namespace)) = (&change.old, &change.new)
-            && let Ok(cluster) = names::cluster_of_execution_namespace(&namespace.name_any())
-        {
+        let (old, new) = (change.old.as_ref().map(|old| &old.metadata), change.new.as_ref().map(|new| &new.metadata));
+        if let Some(cluster) = wakes::changes::new_space(old, new) {
             self.queue.add(cluster.into());
         }
     }
@@ -133,7 +131,7 @@ impl UnifiedAuth {
     /// A joined cluster, or other credentials.
     fn on_cluster(&self, change: &Change<Cluster>) {
         if let Some(new) = &change.new
-            && changes::work(change.old.as_ref().map(|c| &c.metadata), &new.metadata)
+            && wakes::changes::work(change.old.as_ref().map(|c| &c.metadata), &new.metadata)
         {
             self.queue.add(new.name_any().as_str().into());
         }
@@ -157,8 +155,7 @@ impl UnifiedAuth {
     fn on_work(&self, change: &Change<Work>) {
         let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
         let Some(cluster) = cluster_of(old) else { return };
-        let is_ours = unified_auth::keys(&cluster).iter().any(|key| *key.name == *old.name_any());
-        if is_ours && wakes::binding::work(Some(old), change.new.as_deref()) {
+        if wakes::unified_auth::work(&cluster, old, change.new.as_deref()) {
             self.queue.add(cluster);
         }
     }

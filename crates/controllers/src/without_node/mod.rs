@@ -8,6 +8,7 @@ use ironclad_members::{Member, Pod, WithoutNode};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue};
 use ironclad_scheduling::{
     preempt::Mode,
+    wakes,
     without_node::{self, SETTLES, Waiting},
 };
 
@@ -80,7 +81,7 @@ impl WithoutNodes {
     fn on_binding(&self, change: &BindingChange) {
         let Some(new) = &change.new else { return };
         let old = change.old.as_ref().map(Binding::view);
-        if let Some(wait) = without_node::wakes(old, new.view(), self.mode) {
+        if let Some(wait) = wakes::without_node::binding(old, new.view(), self.mode) {
             self.queue.add_after(queue_key(new), wait);
         }
     }

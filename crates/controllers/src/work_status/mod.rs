@@ -8,7 +8,8 @@ use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_interpreter::Kept;
 use ironclad_members::{Member, PerMember};
 use ironclad_propagation::{
-    drift, success,
+    success,
+    wakes::drift,
     work_status::{self, Effect, Seen},
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, WorkMetrics, run_workers};

@@ -5,8 +5,6 @@
 //! Independent of the gate `Failover`. State between two decisions is in [`Memory`]; none of it is stored: after a
 //! restart the aggregated status shows since when a copy is unhealthy (IR-15).
 
-mod changes;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -30,7 +28,6 @@ use ironclad_scheduling::{Options, Peers};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-pub use self::changes::{Asking, Parts, Turn, turn};
 use crate::{
     Now,
     flags::eviction::Check,

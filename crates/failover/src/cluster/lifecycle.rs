@@ -5,7 +5,7 @@
 //! The space is deleted after the bindings, so that nothing is written into a terminating space.
 
 use ironclad_api::{
-    Time,
+    ObjectMeta, Time,
     cluster::Cluster,
     conditions::{self, FALSE, TRUE, binding::SCHEDULED},
     events::{CREATE_EXECUTION_SPACE_SUCCEED, REMOVE_EXECUTION_SPACE_SUCCEED, TAINT_CLUSTER_SUCCEED},
@@ -42,6 +42,18 @@ pub enum ExecutionSpace<'a> {
     Active { uid: &'a str },
     /// It is being deleted.
     Terminating,
+}
+
+impl<'a> ExecutionSpace<'a> {
+    /// Reads the metadata of the namespace.
+    #[must_use]
+    pub fn of(namespace: Option<&'a ObjectMeta>) -> Self {
+        match namespace {
+            None => Self::Missing,
+            Some(namespace) if namespace.deletion_timestamp.is_some() => Self::Terminating,
+            Some(namespace) => Self::Active { uid: namespace.uid.as_deref().unwrap_or_default() },
+        }
+    }
 }
 
 /// Input of the decision.

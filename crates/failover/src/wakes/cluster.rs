@@ -1,9 +1,10 @@
-//! Wake rules of the cluster controller for clusters that are being deleted.
+//! Wake rules of the cluster controller for clusters that are being deleted, and of its monitor of leases.
 
 use std::collections::BTreeSet;
 
 use ironclad_api::{
     ObjectMeta,
+    cluster::{Cluster, SyncMode},
     work::{ResourceBindingSpec, ResourceBindingStatus, Work},
 };
 use ironclad_fleet::ClusterName;
@@ -39,6 +40,13 @@ pub fn schedule_result(
     terminating.iter().filter(|name| spec.target(&name.0).is_some()).cloned().collect()
 }
 
+/// Returns true if a changed cluster counts as a renewal of its lease: one in pull mode that joined, or whose readiness
+/// changed.
+#[must_use]
+pub fn renews(old: Option<&Cluster>, new: &Cluster) -> bool {
+    new.spec.sync_mode == SyncMode::Pull && old.is_none_or(|old| old.ready() != new.ready())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -47,6 +55,7 @@ mod tests {
     use ironclad_api::work::TargetCluster;
 
     use super::*;
+    use crate::testkit;
 
     #[test]
     fn spec_labels_and_deletion_of_a_binding_wake_terminating_clusters() {
@@ -91,6 +100,25 @@ mod tests {
             ("the binding was deleted", Some(&failed), None, names(&["m1"]), 0),
         ] {
             assert_eq!(schedule_result(old, new, &terminating).len(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn pull_clusters_that_join_or_turn_count_as_renewed() {
+        let of = |mode: SyncMode, ready: &str| {
+            let mut cluster = testkit::cluster("m1");
+            cluster.spec.sync_mode = mode;
+            testkit::ready(&mut cluster, ready, 1);
+            cluster
+        };
+        let ready = of(SyncMode::Pull, "True");
+        for (name, old, new, want) in [
+            ("it joined", None, ready.clone(), true),
+            ("nothing", Some(&ready), ready.clone(), false),
+            ("not ready", Some(&ready), of(SyncMode::Pull, "Unknown"), true),
+            ("in push mode", None, of(SyncMode::Push, "True"), false),
+        ] {
+            assert_eq!(renews(old, &new), want, "{name}");
         }
     }
 }

@@ -82,6 +82,16 @@ mod tests {
     }
 
     #[test]
+    fn conditions_that_say_pending_are_found() {
+        for (name, status, want) in [("pending", "True", true), ("not any more", "False", false)] {
+            let conditions = vec![conditions::condition(EVICTION_PENDING, status, "R", "")];
+            let status = ResourceBindingStatus { conditions, ..ResourceBindingStatus::default() };
+            assert_eq!(is_pending(Some(&status)), want, "{name}");
+        }
+        assert!(!is_pending(None) && !is_pending(Some(&ResourceBindingStatus::default())));
+    }
+
+    #[test]
     fn victims_are_enqueued_when_their_preemptor_gives_up() {
         let lives: ResourceBinding = ResourceBinding::new("high", ResourceBindingSpec::default());
         let mut ends = lives.clone();

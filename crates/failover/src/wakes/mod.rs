@@ -1,8 +1,10 @@
 //! Wake rules: which change of an object enqueues which key of a controller. A module per controller.
 
+pub mod application_failover;
 pub mod cluster;
 pub mod cluster_status;
 pub mod graceful_eviction;
+pub mod remedy;
 pub mod taint_manager;
 pub mod taint_policy;
 

@@ -9,7 +9,7 @@ use ironclad_failover::{
     taints::{by_condition, is_faulty, stamped},
 };
 use ironclad_fleet::{ClusterName, StatusPart};
-use ironclad_scheduling::trigger;
+use ironclad_scheduling::wakes::cluster::{Wakes, enqueues, wakes};
 use serde_json::{Value, json};
 
 use super::{Due, LED_FOR, Plan};
@@ -116,13 +116,11 @@ impl Plan<'_> {
             }
             self.to_taint.insert(name.clone());
         }
-        let wakes = trigger::wakes(Some(&before), Some(&after));
-        if wakes != trigger::Wakes::Nobody {
-            let options = &self.options.scheduling;
+        let (wakes, now) = (wakes(Some(&before), Some(&after)), self.wall());
+        if wakes != Wakes::Nobody {
+            let (old, new, options) = (Some(&*before), Some(&*after), &self.options.scheduling);
             for binding in self.fleet.world.all_bindings() {
-                let view = binding.view();
-                let concerned = [&before, &after].into_iter().any(|c| trigger::concerns(view, c, options));
-                if concerned && (wakes == trigger::Wakes::Concerned || trigger::is_unsettled(view)) {
+                if enqueues(binding.view(), old, new, wakes, || false, options, now).is_some() {
                     self.to_schedule.insert(binding.key());
                 }
             }

@@ -58,7 +58,7 @@ impl Plan<'_> {
                 evictions.fellow_moved(&fellow, moment);
             }
             let is_enqueued = |one: &Binding| {
-                scheduling::wakes::fellow(one.view(), waits(one), group_moved, &self.options.scheduling)
+                scheduling::wakes::binding::fellow(one.view(), waits(one), group_moved, &self.options.scheduling)
             };
             if self.fleet.world.binding(&fellow).as_ref().is_some_and(is_enqueued) {
                 self.fellows.insert(fellow);

@@ -1,6 +1,6 @@
 //! Clusters: health with its age, capacity, and how much depends on each.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{borrow::Borrow, cmp::Reverse, collections::BTreeMap};
 
 use ironclad_api::{ResourceList, cluster::Cluster, conditions, quantity::Amount};
 use ironclad_failover::{taint_manager::Row, taints::evicts};
@@ -89,7 +89,7 @@ pub struct ClusterRow {
 /// The rows of these clusters, with what is bad first. `heard` tells the last heartbeats that are known.
 #[must_use]
 pub fn clusters(
-    all: &[Cluster],
+    all: &[impl Borrow<Cluster>],
     bindings: &[BindingRow],
     queue: &[Row],
     heard: &BTreeMap<String, Timestamp>,
@@ -98,7 +98,7 @@ pub fn clusters(
     let mut rows: Vec<ClusterRow> = all
         .iter()
         .map(|cluster| {
-            let mut row = cluster_row(cluster, now);
+            let mut row = cluster_row(cluster.borrow(), now);
             let heard = heard.get(&row.name).copied();
             row.silent_since = heard.filter(|at| now.duration_since(*at) > SILENT);
             row

@@ -1,6 +1,7 @@
 //! Policies: the templates that each claims, and those that others keep from it.
 
 use std::{
+    borrow::Borrow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
@@ -106,7 +107,7 @@ pub fn selected_lists(policies: &[Policy<'_>]) -> BTreeSet<Listed> {
 
 /// The rows of these policies, with what is bad first. Of the templates only metadata is read.
 #[must_use]
-pub fn policies(all: &[Policy<'_>], templates: &[Value], clusters: &[Cluster]) -> Vec<PolicyRow> {
+pub fn policies(all: &[Policy<'_>], templates: &[Value], clusters: &[impl Borrow<Cluster>]) -> Vec<PolicyRow> {
     let accounts = accounts(all, templates);
     let nothing = Account::default();
     let mut rows: Vec<PolicyRow> =
@@ -160,9 +161,9 @@ fn accounts(all: &[Policy<'_>], templates: &[Value]) -> BTreeMap<PolicyKey, Acco
     accounts
 }
 
-fn row(policy: Policy<'_>, account: &Account, clusters: &[Cluster]) -> PolicyRow {
+fn row(policy: Policy<'_>, account: &Account, clusters: &[impl Borrow<Cluster>]) -> PolicyRow {
     let (key, spec) = (policy.key(), policy.spec());
-    let chosen = clusters.iter().filter(|cluster| groups::may_choose(&spec.placement, cluster));
+    let chosen = clusters.iter().map(Borrow::borrow).filter(|cluster| groups::may_choose(&spec.placement, cluster));
     let mut names: Vec<&str> = chosen.filter_map(|cluster| cluster.metadata.name.as_deref()).collect();
     names.sort_unstable();
     let suspension = spec.suspension.as_ref();

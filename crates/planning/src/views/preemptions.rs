@@ -1,6 +1,7 @@
 //! Preemptions: for whom capacity is held, who left for it, and where that one runs now.
 
 use std::{
+    borrow::Borrow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
@@ -73,11 +74,12 @@ pub struct Victim {
 
 /// The preemptions that are under way, with what is bad first.
 #[must_use]
-pub fn preemptions(bindings: &[ResourceBinding]) -> Vec<PreemptionRow> {
+pub fn preemptions(bindings: &[impl Borrow<ResourceBinding>]) -> Vec<PreemptionRow> {
+    let bindings = || bindings.iter().map(Borrow::borrow);
     let known: BTreeMap<BindingKey, &ResourceBinding> =
-        bindings.iter().map(|binding| (BindingRef::from(binding).key(), binding)).collect();
+        bindings().map(|binding| (BindingRef::from(binding).key(), binding)).collect();
     let mut victims = BTreeMap::<BindingKey, Vec<Victim>>::new();
-    for binding in bindings {
+    for binding in bindings() {
         for task in &binding.spec.graceful_eviction_tasks {
             let Some(preemptor) = eviction_task::preemptor(task) else { continue };
             victims.entry(preemptor).or_default().push(Victim {

@@ -1,6 +1,6 @@
 //! FederatedResourceQuotas: what is used of each limit, over all clusters and by cluster, and what is refused.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{borrow::Borrow, cmp::Reverse, collections::BTreeSet};
 
 use ironclad_api::{
     ResourceList,
@@ -84,10 +84,11 @@ pub struct Refused {
 #[must_use]
 pub fn quotas(
     all: &[FederatedResourceQuota],
-    bindings: &[ResourceBinding],
+    bindings: &[impl Borrow<ResourceBinding>],
     clusters: &BTreeSet<String>,
 ) -> Vec<QuotaRow> {
-    let waiting: Vec<&ResourceBinding> = bindings.iter().filter(|binding| is_refused(binding)).collect();
+    let waiting: Vec<&ResourceBinding> =
+        bindings.iter().map(Borrow::borrow).filter(|binding| is_refused(binding)).collect();
     let mut rows: Vec<QuotaRow> = all.iter().map(|quota| row(quota, &waiting, clusters)).collect();
     rows.sort_by(|a, b| (Reverse(a.state), &a.namespace, &a.name).cmp(&(Reverse(b.state), &b.namespace, &b.name)));
     rows
@@ -238,6 +239,10 @@ mod tests {
         format!("{:?} {} | {} | {}", row.state, row.reason, limits(&row.limits), clusters.join("; "))
     }
 
+    fn none() -> [ResourceBinding; 0] {
+        []
+    }
+
     #[test]
     fn usage_and_states() {
         let overall = json!({"overall": {"cpu": "4", "memory": "8Gi"}});
@@ -285,11 +290,14 @@ mod tests {
             ),
         ] {
             let fleet = ["m1".to_owned(), "m2".to_owned()].into();
-            let rows = quotas(&[quota(spec, &status)], &[], &fleet);
+            let rows = quotas(&[quota(spec, &status)], &none(), &fleet);
             assert_eq!(told(&rows[0]), want, "{name}");
         }
-        let most =
-            quotas(&[quota(&overall, &json!({"overallUsed": {"cpu": "3", "memory": "2Gi"}}))], &[], &BTreeSet::new());
+        let most = quotas(
+            &[quota(&overall, &json!({"overallUsed": {"cpu": "3", "memory": "2Gi"}}))],
+            &none(),
+            &BTreeSet::new(),
+        );
         assert_eq!(most[0].percent, Some(75));
     }
 

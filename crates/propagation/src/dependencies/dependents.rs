@@ -1,7 +1,7 @@
 //! Index of bindings by the objects they depend on (specification/propagation.md 8.1), so that a change of an object
 //! needs no scan of all bindings.
 
-use ironclad_api::{ObjectMeta, annotations, finalizers, labels};
+use ironclad_api::{ObjectMeta, annotations, labels};
 use ironclad_fleet::Gvk;
 use ironclad_interpreter::Dependency;
 
@@ -44,19 +44,6 @@ pub fn edges(metadata: &ObjectMeta) -> Vec<String> {
     keys.filter(|key| key.starts_with(labels::DEPENDED_BY_PREFIX)).cloned().collect()
 }
 
-/// Returns true if this change of a binding may change its attached bindings.
-#[must_use]
-pub fn binding_counts(old: Option<Binding<'_>>, new: Binding<'_>) -> bool {
-    let concerned = |binding: Binding<'_>| {
-        let list = binding.metadata().finalizers.iter().flatten();
-        binding.spec().propagate_deps || list.into_iter().any(|f| f == finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR)
-    };
-    let moved = old.is_none_or(|old| {
-        old.metadata().generation != new.metadata().generation || old.is_deleting() != new.is_deleting()
-    });
-    moved && (concerned(new) || old.is_some_and(concerned))
-}
-
 /// Namespace of the binding for a dependency: its own namespace, or for a cluster-scoped object the referrer's.
 #[must_use]
 pub fn namespace_of(by: Binding<'_>, object: &Identity<'_>) -> String {
@@ -93,30 +80,6 @@ mod tests {
             let values = of_object(&Gvk::from_manifest(api_version, kind), &metadata);
             assert_eq!(values.iter().any(|value| recorded.contains(value)), want, "{name}");
         }
-    }
-
-    #[test]
-    fn binding_changes_that_count() {
-        let with = |generation: i64, deps: bool, finalizer: bool| {
-            let list = if finalizer { vec![finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR] } else { vec![] };
-            patched(
-                &binding(&[]),
-                &json!({"metadata": {"generation": generation, "finalizers": list}, "spec": {"propagateDeps": deps}}),
-            )
-        };
-        for (name, old, new, want) in [
-            ("a new one that takes dependencies along", None, with(1, true, false), true),
-            ("a new one that does not", None, with(1, false, false), false),
-            ("a status", Some(with(1, true, false)), with(1, true, false), false),
-            ("an edit", Some(with(1, true, false)), with(2, true, false), true),
-            ("switched off", Some(with(1, true, false)), with(2, false, false), true),
-            ("one that has something to release, after a restart", None, with(2, false, true), true),
-        ] {
-            let old = old.as_ref().map(Binding::from);
-            assert_eq!(binding_counts(old, Binding::from(&new)), want, "{name}");
-        }
-        let going = patched(&with(1, true, true), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-        assert!(binding_counts(Some(Binding::from(&with(1, true, true))), Binding::from(&going)), "one being deleted");
     }
 
     #[test]

@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use ironclad_api::{
-    ObjectMeta, conditions,
-    work::{Named, Work},
-};
+use ironclad_api::{ObjectMeta, conditions, work::Work};
 use jiff::{SignedDuration, Timestamp};
 
 use super::snapshot::{Context, Space};
@@ -46,22 +43,8 @@ pub(super) fn wait(cx: &Context<'_>) -> Option<Duration> {
     left.is_positive().then(|| left.min(NAMESPACE_WAIT_MAX).unsigned_abs())
 }
 
-/// The namespace whose propagation ended with this change of its Work. Objects that wait for the namespace have to be
-/// reconciled.
-#[must_use]
-pub fn resolves_namespace(old: Option<&Work>, new: Option<&Work>) -> Option<String> {
-    // Before there was a Work, it was about to be created.
-    let settles = old.is_none_or(is_being_propagated) && !new.is_some_and(is_being_propagated);
-    if settles { namespace_of(new.or(old)?) } else { None }
-}
-
-fn namespace_of(work: &Work) -> Option<String> {
-    let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
-    let Named { api_version, kind, metadata } = manifest.named();
-    (api_version == "v1" && kind == "Namespace" && !metadata.name.is_empty()).then_some(metadata.name)
-}
-
-fn is_being_propagated(work: &Work) -> bool {
+/// Returns true if a Work is about to be applied for the first time.
+pub(crate) fn is_being_propagated(work: &Work) -> bool {
     let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     work.metadata.deletion_timestamp.is_none()
         && work.spec.suspend_dispatching != Some(true)

@@ -24,7 +24,8 @@ use ironclad_api::{conditions, policy::PurgeMode, reasons, work::Work};
 use ironclad_fleet::{Because, Plan, StatusPart, WorkKey, because::propagation::Reason};
 use jiff::Timestamp;
 
-pub use self::awaited::{NAMESPACE_WAIT_MAX, resolves_namespace};
+pub use self::awaited::NAMESPACE_WAIT_MAX;
+pub(crate) use self::awaited::is_being_propagated;
 pub use self::comparison::{Comparison, compare_content, content_hash};
 pub use self::drifted::drifted;
 pub use self::object::{missing_replicas_path, object_key, serving_api, successor};

@@ -122,7 +122,8 @@ pub enum Effect {
     /// (specification/propagation.md 31 row 3).
     Park,
     /// Reconcile on the next event about this namespace of the member: it exists, or the Work that propagates it
-    /// succeeded or failed ([`super::resolves_namespace`], [`crate::drift::brings_namespace`]). Does not end a
+    /// succeeded or failed ([`crate::wakes::execution::resolves_namespace`],
+    /// [`crate::wakes::drift::brings_namespace`]). Does not end a
     /// back-off or a wait.
     AwaitNamespace {
         /// Its name.

@@ -7,7 +7,8 @@ use ironclad_api::{
     work::{ObjectReference, Work},
 };
 
-use crate::{changes, overrides};
+use super::changes;
+use crate::overrides;
 
 /// Returns true if the Works of a binding have to be compared with it again, because one of them was deleted or
 /// changed. A new Work and a status are no reason.

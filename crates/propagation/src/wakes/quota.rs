@@ -77,6 +77,12 @@ pub fn records_decisions(old: Option<&OverridePolicy>, new: Option<&OverridePoli
     of(old) != of(new)
 }
 
+/// Returns true if a quota limits a cluster, whose execution space was created.
+#[must_use]
+pub fn new_space(quota: &FederatedResourceQuota, cluster: &str) -> bool {
+    quota.spec.static_assignments.iter().any(|assignment| assignment.cluster_name == cluster)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -168,5 +174,19 @@ mod tests {
         ] {
             assert_eq!(records_decisions(old, new), want, "{name}");
         }
+    }
+
+    #[test]
+    fn new_execution_spaces_wake_the_quotas_of_their_cluster() {
+        let quota = |clusters: &[&str]| -> FederatedResourceQuota {
+            let assigned: Vec<Value> =
+                clusters.iter().map(|name| json!({"clusterName": name, "hard": {"cpu": "1"}})).collect();
+            serde_json::from_value(
+                json!({"metadata": {"name": "q"}, "spec": {"overall": {}, "staticAssignments": assigned}}),
+            )
+            .unwrap()
+        };
+        assert!(new_space(&quota(&["m1", "m2"]), "m2"));
+        assert!(!new_space(&quota(&["m1"]), "m2") && !new_space(&quota(&[]), "m2"));
     }
 }

@@ -1,11 +1,18 @@
 //! Wake rules of the controllers of services over clusters (specification/mcs.md).
 
-use ironclad_api::{ObjectMeta, cluster::Cluster, labels, work::Work};
+use ironclad_api::{
+    ObjectMeta,
+    cluster::Cluster,
+    labels,
+    work::{ObjectReference, Work},
+};
 use ironclad_fleet::ClusterName;
 
-use crate::{
-    changes,
-    services::{MCS_KIND, ServiceKey, collect, dispatch, mcs_of},
+use super::changes;
+use crate::services::{
+    MCS_KIND, ServiceKey,
+    collect::{self, EXPORT_KIND},
+    dispatch, mcs_of,
 };
 
 /// Returns true if a MultiClusterService, ServiceExport or ServiceImport has to be reconciled: not for a status.
@@ -59,4 +66,148 @@ pub fn mcs_of_binding(metadata: &ObjectMeta) -> Option<ServiceKey> {
     let text = |key: &str| annotations.get(key).map(String::as_str);
     let namespace = text(ironclad_api::annotations::MULTI_CLUSTER_SERVICE_NAMESPACE)?;
     Some(ServiceKey::new(namespace, text(ironclad_api::annotations::MULTI_CLUSTER_SERVICE_NAME)?))
+}
+
+/// The ServiceExport that a binding of this template concerns: that of the Service, or the template itself.
+#[must_use]
+pub fn export_of_template(template: &ObjectReference) -> Option<ServiceKey> {
+    let concerned = template.kind == "Service" || template.kind == EXPORT_KIND;
+    concerned.then(|| ServiceKey::new(&template.namespace, &template.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testkit::{self, patched};
+
+    fn meta(json: Value) -> ObjectMeta {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn status_of_a_front_end_does_not_wake_it() {
+        let base = meta(json!({"name": "web", "generation": 1}));
+        for (name, old, new, want) in [
+            ("created", None, Some(base.clone()), true),
+            ("deleted", Some(&base), None, true),
+            (
+                "a status",
+                Some(&base),
+                Some(meta(json!({"name": "web", "generation": 1, "resourceVersion": "2"}))),
+                false,
+            ),
+            ("a spec", Some(&base), Some(meta(json!({"name": "web", "generation": 2}))), true),
+            ("a label", Some(&base), Some(meta(json!({"name": "web", "generation": 1, "labels": {"a": "b"}}))), true),
+            (
+                "a finalizer",
+                Some(&base),
+                Some(meta(json!({"name": "web", "generation": 1, "finalizers": ["f"]}))),
+                true,
+            ),
+        ] {
+            assert_eq!(front_end(old, new.as_ref()), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn clusters_that_give_or_take_endpoints_wake_services() {
+        let base = testkit::cluster("m1", "True");
+        let acting = patched(&base, &json!({"status": {"remedyActions": ["TrafficControl"]}}));
+        for (name, old, new, want) in [
+            ("it joined", None, Some(&base), true),
+            ("it is gone", Some(&base), None, true),
+            ("nothing", Some(&base), Some(&base), false),
+            ("not ready", Some(&base), Some(&testkit::cluster("m1", "False")), true),
+            ("an action of a Remedy", Some(&base), Some(&acting), true),
+        ] {
+            assert_eq!(cluster(old, new), want, "{name}");
+        }
+    }
+
+    fn work(metadata: Value, manifest: Value) -> Work {
+        let base = json!({"metadata": {"namespace": "karmada-es-m1", "name": "w"},
+            "spec": {"workload": {"manifests": [manifest]}}});
+        patched(&testkit::work(base), &json!({"metadata": metadata}))
+    }
+
+    #[test]
+    fn works_wake_the_services_that_they_name() {
+        let of = |name: &str| {
+            let labels =
+                json!({labels::MULTI_CLUSTER_SERVICE_NAMESPACE: "shop", labels::MULTI_CLUSTER_SERVICE_NAME: name});
+            work(json!({"labels": labels}), json!({}))
+        };
+        for (name, old, new, want) in [
+            ("created", None, Some(of("web")), &["shop/web"][..]),
+            ("changed", Some(of("web")), Some(of("web")), &["shop/web"]),
+            ("of another one", Some(of("web")), Some(of("api")), &["shop/web", "shop/api"]),
+            ("of none", None, Some(work(json!({}), json!({}))), &[]),
+        ] {
+            let found: Vec<String> = mcs_of_work(old.as_ref(), new.as_ref()).iter().map(ToString::to_string).collect();
+            assert_eq!(found, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn backends_that_come_or_go_wake_the_services_of_their_namespace() {
+        let manifest = json!({"kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"template": {"metadata": {"labels": {"app": "web"}}}}});
+        let backend = work(json!({}), manifest.clone());
+        let leaving = work(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), manifest);
+        let other = work(json!({}), json!({"kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "web"}}));
+        let found = Some(("shop".into(), ClusterName::from("m1")));
+        for (name, old, new, want) in [
+            ("it comes", None, Some(&backend), found.clone()),
+            ("it stays", Some(&backend), Some(&backend), None),
+            ("it leaves", Some(&backend), Some(&leaving), found.clone()),
+            ("it left", Some(&leaving), None, None),
+            ("it is gone at once", Some(&backend), None, found),
+            ("no pods", None, Some(&other), None),
+        ] {
+            assert_eq!(moved_backend(old, new), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn works_with_exports_wake_their_member() {
+        let export = |name: &str| {
+            let metadata = json!({"namespace": "shop", "name": name});
+            work(
+                json!({}),
+                json!({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": EXPORT_KIND, "metadata": metadata}),
+            )
+        };
+        let (web, other) = (export("web"), work(json!({}), json!({"apiVersion": "v1", "kind": "Service"})));
+        for (name, old, new, want) in [
+            ("an export", None, Some(&web), true),
+            ("the same", Some(&web), Some(&web), false),
+            ("of another Service", Some(&web), Some(&export("api")), true),
+            ("it is gone", Some(&web), None, true),
+            ("no export", None, Some(&other), false),
+        ] {
+            assert_eq!(exports(old, new), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn bindings_wake_the_services_that_they_are_made_for() {
+        let marked = |by: &str| {
+            meta(json!({"labels": {labels::BINDING_MANAGED_BY: by}, "annotations": {
+                "multiclusterservice.karmada.io/namespace": "shop", "multiclusterservice.karmada.io/name": "web"}}))
+        };
+        assert_eq!(mcs_of_binding(&marked(MCS_KIND)), Some(ServiceKey::new("shop", "web")));
+        assert_eq!(mcs_of_binding(&marked("another")), None);
+        assert_eq!(mcs_of_binding(&ObjectMeta::default()), None);
+        for (kind, want) in [("Service", true), (EXPORT_KIND, true), ("Deployment", false)] {
+            let template = ObjectReference {
+                kind: kind.into(),
+                namespace: "shop".into(),
+                name: "web".into(),
+                ..ObjectReference::default()
+            };
+            assert_eq!(export_of_template(&template), want.then(|| ServiceKey::new("shop", "web")), "{kind}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
         affinity, aggregated, applied, binding, cluster, decide_in, draining, duplicated, dynamic, failover, spread,
         taint, task, weighted,
     },
-    trigger::{Wakes, is_unsettled, wakes},
+    wakes::cluster::{Wakes, is_unsettled, wakes},
 };
 use ironclad_fleet::Clusters;
 

@@ -1,5 +1,6 @@
 //! Rows of the behaviour table (specification/failover.md 11) that need the whole chain: taints, queue, scheduler,
-//! Works and copies in simulated members, in virtual time. The checker of the simulation checks every write, too.
+//! Works and copies in simulated members, in virtual time. The checker of the simulation checks every write, too. Rows
+//! that the taint manager alone decides are in `failover/src/taint_manager/tests/rows.rs`.
 
 use ironclad_failover::flags::eviction::Check;
 use std::{
@@ -14,14 +15,13 @@ use ironclad_cli::drain::{Options, command::whole};
 use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
-    Fault,
     runner::{Runner, setup},
     script::{App, Failover, Spread, TaintPolicy},
 };
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
+use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -179,29 +179,6 @@ async fn b18_directly_with_state_waits_for_the_lost_copy_and_preserves_its_state
 }
 
 #[tokio::test(start_paused = true)]
-async fn b20_b21_b22_no_execute_moves_immediately_whatever_the_failover_toleration() -> anyhow::Result<()> {
-    use PurgeMode::{Directly, Gracefully};
-    for (name, flag, failover, mode) in [
-        ("B20", Gracefully, Failover::None, Gracefully),
-        ("B21", Directly, Failover::None, Directly),
-        ("B22", Gracefully, opted_in("Directly", 100), Directly),
-    ] {
-        let mut flags = setup(3, 0.5);
-        flags.settings.failover.eviction.no_execute_taint_eviction_purge_mode = flag;
-        flags.rules.purge_mode = flag;
-        let mut runner = Runner::new(flags).await?;
-        runner.settle(&[App { failover, ..one_copy() }]).await?;
-        runner.taint(&["member1"], NO_EXECUTE).await?;
-        runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
-        ensure!(runner.eviction_times()[0] < 2.5, "{name}: {:?}", runner.eviction_times());
-        ensure!(runner.tasks("web")?[0].purge_mode == Some(mode), "{name}: {:?}", runner.tasks("web")?);
-        ensure!(runner.tasks("web")?[0].reason == "TaintUntolerated");
-        runner.until_settled("web", &["member2:1"]).await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result<()> {
     let mut off = setup(3, 0.5);
     off.settings.gates = off.settings.gates.with(Gate::Failover, false);
@@ -244,31 +221,6 @@ async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result
         runner.until_settled(name, &placed).await?;
     }
     runner.world.until_quiet().await
-}
-
-#[tokio::test(start_paused = true)]
-async fn b19_b23_b24_b25_tolerations() -> anyhow::Result<()> {
-    // An unlimited toleration never ends; and it does not apply to PreferNoExecute.
-    let mut runner = runner(3, App { tolerates: Some(-1), failover: opted_in("Gracefully", 10), ..one_copy() }).await?;
-    runner.taint(&["member1"], NO_EXECUTE).await?;
-    runner.at(120.0).await?;
-    ensure!(runner.evictions().is_empty());
-    runner.untaint(&["member1"], NO_EXECUTE).await?;
-    runner.taint(&["member1"], PREFER).await?;
-    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
-    ensure!((9.0..13.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
-    // A toleration of sixty seconds, with the taint removed just before or just after its end.
-    for (removed_after, moves) in [(58.0, false), (63.0, true)] {
-        let mut runner = self::runner(3, App { tolerates: Some(60), ..one_copy() }).await?;
-        runner.taint(&["member1"], NO_EXECUTE).await?;
-        runner.at(removed_after).await?;
-        runner.untaint(&["member1"], NO_EXECUTE).await?;
-        runner.at(200.0).await?;
-        runner.world.until_quiet().await?;
-        ensure!((runner.evictions().len() == 1) == moves, "removed after {removed_after} s: {:?}", runner.evictions());
-        ensure!(runner.placed("web")? == [if moves { "member2:1" } else { "member1:1" }]);
-    }
-    Ok(())
 }
 
 #[tokio::test(start_paused = true)]
@@ -381,36 +333,6 @@ async fn b42_b43_too_many_faulty_clusters_halt_and_one_that_recovers_resumes_at_
 }
 
 #[tokio::test(start_paused = true)]
-async fn b44_b45_b46_the_rate_of_a_large_fleet() -> anyhow::Result<()> {
-    for (faulty, interval) in [(7, Some(10.0)), (6, Some(2.0)), (12, None)] {
-        let mut runner = Runner::new(setup(12, 0.5)).await?;
-        let apps: Vec<App> = (1..=4)
-            .map(|n| {
-                let mut affinity: Vec<String> = (7..=12).map(|n| format!("member{n}")).collect();
-                affinity.push("member1".into());
-                // By name member1 comes first.
-                App { affinity, ..App::new(&format!("w{n}")) }
-            })
-            .collect();
-        runner.settle(&apps).await?;
-        // The cluster with the workloads last, so that it is never the only faulty one.
-        let names: Vec<String> = (1..=faulty).rev().map(|n| format!("member{n}")).collect();
-        runner.taint(&names.iter().map(String::as_str).collect::<Vec<_>>(), NO_EXECUTE).await?;
-        runner.at(60.0).await?;
-        let times = runner.eviction_times();
-        match interval {
-            None => ensure!(times.is_empty(), "{faulty} of 12: {times:?}"),
-            Some(interval) => {
-                ensure!(times.len() >= 3, "{faulty} of 12: {times:?}");
-                let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-                ensure!(gaps.iter().all(|gap| (gap - interval).abs() < 0.1), "{faulty} of 12: {gaps:?}");
-            }
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn b47_b51_recovery_abandons_what_waits() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(2, 0.5)).await?;
     runner.settle(&many(20)).await?;
@@ -451,29 +373,6 @@ async fn b48_a_restart_neither_loses_nor_repeats_evictions() -> anyhow::Result<(
 }
 
 #[tokio::test(start_paused = true)]
-async fn b52_b54_one_queue_over_all_clusters_and_deleted_bindings_use_no_rate() -> anyhow::Result<()> {
-    let mut runner = Runner::new(setup(5, 0.5)).await?;
-    let app = |name: &str, first: &str, seconds| App {
-        affinity: vec![first.into(), "member4".into(), "member5".into()],
-        tolerates: Some(seconds),
-        ..App::new(name)
-    };
-    // Due 10, 12 (deleted), 14 and 16 seconds after the taints, alternately on two clusters.
-    let apps = [app("a", "member1", 10), app("b", "member2", 12), app("c", "member1", 14), app("d", "member2", 16)];
-    runner.settle(&apps).await?;
-    runner.taint(&["member1", "member2"], NO_EXECUTE).await?;
-    runner.at(5.0).await?;
-    let deployments: Api<Deployment> = Api::namespaced(runner.world.user(), "default");
-    deployments.delete("b", &DeleteParams::background()).await?;
-    runner.until("all are evicted", |runner| Ok(runner.evictions().len() == 3)).await?;
-    let order: Vec<String> = runner.evictions().iter().map(|e| e.binding.clone()).collect();
-    ensure!(order == ["default/a-deployment", "default/c-deployment", "default/d-deployment"], "{order:?}");
-    let times = runner.eviction_times();
-    ensure!(times.iter().zip([10.0, 14.0, 16.0]).all(|(at, due)| (at - due).abs() < 2.0), "{times:?}");
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn b53_two_faults_of_one_workload_are_handled_one_after_the_other() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(5, 2.0)).await?;
     let all: Vec<String> = (1..=5).map(|n| format!("member{n}")).collect();
@@ -483,18 +382,6 @@ async fn b53_two_faults_of_one_workload_are_handled_one_after_the_other() -> any
     runner.until_settled("web", &["member3:1", "member4:1"]).await?;
     ensure!(runner.evictions().len() == 2);
     Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn b55_a_conflict_at_the_eviction_makes_one_task() -> anyhow::Result<()> {
-    let mut runner = runner(3, one_copy()).await?;
-    for write in 1..=3 {
-        runner.world.faults.on_coming_write(write, Fault::Conflict);
-    }
-    runner.taint(&["member1"], NO_EXECUTE).await?;
-    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
-    ensure!(runner.tasks("web")?.len() == 1);
-    runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,12 @@ fn world(bindings: &[ResourceBinding]) -> World {
     world
 }
 
+fn nominated(mut binding: ResourceBinding, cluster: &str) -> ResourceBinding {
+    let held = serde_json::from_value(serde_json::json!([{ "name": cluster, "replicas": 1 }])).unwrap();
+    binding.status.get_or_insert_default().nominated_clusters = held;
+    binding
+}
+
 #[test]
 fn workload_leaves_only_if_its_groups_allow_another_cluster() {
     let a = || dup("a", &["m1"]);
@@ -50,6 +56,11 @@ fn workload_leaves_only_if_its_groups_allow_another_cluster() {
             "its affinity group is in another cluster, too",
             vec![beside(a(), "g"), beside(tolerating(dup("b", &["m1", "m2"]), None), "g")],
             &["a"],
+        ),
+        (
+            "another of its anti-affinity group is nominated for the only other cluster",
+            vec![apart(a(), "g"), apart(dup("b", &["m2"]), "g"), apart(nominated(dup("c", &[]), "m3"), "g")],
+            &[],
         ),
         ("its affinity group leaves, too", vec![beside(a(), "g"), beside(dup("b", &["m1"]), "g")], &["a", "b"]),
     ];

@@ -142,35 +142,3 @@ fn refused_object_is_retried_when_its_namespace_exists() {
         assert_eq!(found, waits, "{name}");
     }
 }
-
-#[test]
-fn works_that_resolve_a_namespace() {
-    let brings = |manifest: Value| work(manifest, "");
-    let shop = || brings(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
-    let coming = shop();
-    let refused = applied(&coming, "False", "AppliedFailed", "no");
-    let suspended = with(&shop(), json!({"spec": {"suspendDispatching": true}}));
-    for (name, old, new, wakes) in [
-        ("it is applied", Some(&coming), Some(&done(&coming)), true),
-        ("it is refused: the objects say so, too", Some(&coming), Some(&refused), true),
-        ("it was known before", Some(&refused), Some(&done(&coming)), false),
-        ("it is there since long", Some(&done(&coming)), Some(&done(&coming)), false),
-        ("it is suspended", Some(&coming), Some(&suspended), true),
-        ("it goes on its way", None, Some(&coming), false),
-        (
-            "it is suspended from its start: no wait for a namespace that is not dispatched",
-            None,
-            Some(&suspended),
-            true,
-        ),
-        ("it is deleted", Some(&coming), Some(&deleting(&coming)), true),
-        ("it is deleted", Some(&coming), None, true),
-        ("it is deleted after all that", Some(&deleting(&coming)), None, false),
-    ] {
-        assert_eq!(resolves_namespace(old, new).as_deref(), wakes.then_some("shop"), "{name}");
-    }
-    let other = brings(json!({"apiVersion": "example.io/v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
-    for work in [other, web()] {
-        assert_eq!(resolves_namespace(Some(&work), Some(&done(&work))), None, "it brings none");
-    }
-}

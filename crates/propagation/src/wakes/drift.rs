@@ -1,5 +1,5 @@
-//! Drift: events of member objects that reconcile their Work or its status (specification/propagation.md 13.6,
-//! specification/propagation.md 15.1; specification/propagation.md 31 row 24).
+//! Wake rules of member objects: events that reconcile their Work or its status (specification/propagation.md 13.6,
+//! specification/propagation.md 15.1; specification/propagation.md 31 row 24), or the kinds of the member.
 //!
 //! Upstream recognises events of its own writes by recorded versions. Here the cache stores an own write as soon as it
 //! succeeded and drops its event, so no record is needed. Any other event is a change by somebody else, or an own

@@ -1,4 +1,4 @@
-//! Changes of a binding that concern application failover: its spec, and the reports about its copies.
+//! Wake rules of the application failover controller: the spec of a binding, and the reports about its copies.
 
 use ironclad_api::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus};
 

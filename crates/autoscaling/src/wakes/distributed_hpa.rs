@@ -1,19 +1,19 @@
-//! Changes after which a distributed HorizontalPodAutoscaler is reconciled.
+//! Wake rules of the controller of distributed HorizontalPodAutoscalers.
 
 use std::collections::BTreeSet;
 
 use ironclad_api::{
-    annotations,
+    ObjectMeta, annotations,
     cluster::Cluster,
     policy::{FederatedResourceQuota, OverridePolicy, OverrideSpec},
     work::{ObjectReference, ResourceBinding, Work},
 };
 use ironclad_fleet::ObjectKey;
-use ironclad_propagation::{changes, overrides};
+use ironclad_propagation::{overrides, wakes::changes};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::Value;
 
-use super::{decides_in_members, is_enabled, report, scaler, state::State, target_key, target_keys};
+use crate::distributed_hpa::{decides_in_members, is_enabled, report, scaler, state::State, target_key, target_keys};
 
 /// Key of an object.
 pub type Key = ObjectKey;
@@ -45,6 +45,13 @@ pub fn target(old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodA
         hpa.filter(|hpa| decides_in_members(hpa)).map(target_keys).unwrap_or_default()
     };
     of(old).symmetric_difference(&of(new)).cloned().collect()
+}
+
+/// The targets whose autoscalers have to be reconciled: another one with this target may have to begin, or to cease.
+#[must_use]
+pub fn rivals(old: Option<&HorizontalPodAutoscaler>, new: Option<&HorizontalPodAutoscaler>) -> BTreeSet<ObjectKey> {
+    let both = || [old, new].into_iter().flatten();
+    if both().any(decides_in_members) { both().flat_map(target_keys).collect() } else { BTreeSet::new() }
 }
 
 /// Returns true if the autoscalers of a binding's template have to be reconciled: its spec, its life or the scheduler's
@@ -81,22 +88,25 @@ pub fn work(old: Option<&Work>, new: Option<&Work>) -> Option<Key> {
     Some(ObjectKey { gvk, namespace: namespace.as_str().into(), name: name.as_str().into() })
 }
 
-/// Returns true if the autoscalers of a target have to be reconciled, because one of the target's Works came, went or
-/// was applied.
-#[must_use]
-pub fn target_work(old: Option<&Work>, new: Option<&Work>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else { return true };
-    let applied = |work: &Work| report::is_applied(work);
-    changes::work(Some(&old.metadata), &new.metadata) || applied(old) != applied(new)
+/// Autoscalers of a target that a change of one of its Works concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfTarget {
+    /// All of them.
+    All,
+    /// Those of kinds without a number of their own: they report the replicas of the target.
+    WithoutNumber,
 }
 
-/// Returns true if a member reports other replicas of a target than before: kinds without a number of their own report
-/// these.
+/// Returns the autoscalers of a target that have to be reconciled: all if one of the target's Works came, went or was
+/// applied; some kinds, if `knows_others` of these, if a member reports other replicas than before.
 #[must_use]
-pub fn target_replicas(old: Option<&Work>, new: Option<&Work>) -> bool {
-    let replicas =
-        |work: Option<&Work>| work.and_then(report::status).and_then(|status| status.get("replicas").cloned());
-    replicas(old) != replicas(new)
+pub fn target_work(old: Option<&Work>, new: Option<&Work>, knows_others: impl FnOnce() -> bool) -> Option<OfTarget> {
+    let (Some(old), Some(new)) = (old, new) else { return Some(OfTarget::All) };
+    if changes::work(Some(&old.metadata), &new.metadata) || report::is_applied(old) != report::is_applied(new) {
+        return Some(OfTarget::All);
+    }
+    let replicas = |work: &Work| report::status(work).and_then(|status| status.get("replicas").cloned());
+    (knows_others() && replicas(old) != replicas(new)).then_some(OfTarget::WithoutNumber)
 }
 
 fn is_different(old: Option<&Work>, new: Option<&Work>) -> bool {
@@ -104,6 +114,12 @@ fn is_different(old: Option<&Work>, new: Option<&Work>) -> bool {
     changes::work(Some(&old.metadata), &new.metadata)
         || old.status != new.status
         || old.metadata.labels != new.metadata.labels
+}
+
+/// Returns true if the autoscalers of a template have to be reconciled: its spec changed, or it is new or gone.
+#[must_use]
+pub fn template(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
+    old.map(|old| old.generation) != new.map(|new| new.generation)
 }
 
 /// The object that an OverridePolicy was written for, if somebody changed or deleted the policy.
@@ -253,6 +269,21 @@ mod tests {
     }
 
     #[test]
+    fn other_autoscalers_of_a_target_follow() {
+        let off = with(&hpa(), "/metadata/labels", json!({}));
+        let other = with(&hpa(), "/spec/scaleTargetRef/name", json!("api"));
+        for (name, old, new, want) in [
+            ("it comes", None, Some(&off), ""),
+            ("it comes and members decide", None, Some(&hpa()), "Deployment shop/web"),
+            ("members cease to decide", Some(&hpa()), Some(&off), "Deployment shop/web"),
+            ("another target", Some(&hpa()), Some(&other), "Deployment shop/api, Deployment shop/web"),
+        ] {
+            let found: Vec<String> = rivals(old, new).iter().map(ToString::to_string).collect();
+            assert_eq!(found.join(", "), want, "{name}");
+        }
+    }
+
+    #[test]
     fn changes_of_bindings_and_clusters() {
         let base: ResourceBinding = serde_json::from_value(json!({"metadata": {"name": "b", "generation": 1},
             "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}, "status": {}}))
@@ -305,7 +336,7 @@ mod tests {
         let applied = json!([{"type": "Applied", "status": "True", "reason": "r", "message": "", "observedGeneration": 1,
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         for (name, new, of_autoscaler, of_target) in [
-            ("applied", with(&plain, "/status/conditions", applied), true, true),
+            ("applied", with(&plain, "/status/conditions", applied.clone()), true, true),
             (
                 "another report",
                 with(
@@ -322,11 +353,44 @@ mod tests {
             let wakes = work(Some(&of(&plain)), Some(&of(&new)));
             assert_eq!(wakes, key.clone().filter(|_| of_autoscaler), "{name}");
             assert_eq!(work(Some(&plain), Some(&new)), None, "{name}: not of an autoscaler");
-            assert_eq!(target_work(Some(&plain), Some(&new)), of_target, "{name}");
+            let of_target = of_target.then_some(OfTarget::All);
+            assert_eq!(target_work(Some(&plain), Some(&new), || false), of_target, "{name}");
             assert_eq!(is_report(Some(&plain), &new), plain.status != new.status, "{name}");
         }
         assert_eq!(work(Some(&of(&plain)), None), key);
-        assert!(target_work(None, Some(&plain)) && !is_report(None, &plain));
+        assert_eq!(target_work(None, Some(&plain), || false), Some(OfTarget::All));
+        assert!(!is_report(None, &plain));
+        let reports = |replicas: i32| {
+            let identifier =
+                json!({"ordinal": 0, "version": "v1", "kind": "Deployment", "resource": "", "name": "web"});
+            let statuses = json!([{"identifier": identifier, "status": {"replicas": replicas}}]);
+            with(&with(&plain, "/status/conditions", applied.clone()), "/status/manifestStatuses", statuses)
+        };
+        for (name, old, new, others, want) in [
+            ("other replicas", reports(2), reports(3), true, Some(OfTarget::WithoutNumber)),
+            ("no kind reports them", reports(2), reports(3), false, None),
+            ("the same replicas", reports(2), reports(2), true, None),
+        ] {
+            assert_eq!(target_work(Some(&old), Some(&new), || others), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn changes_of_templates() {
+        let of = |generation, version: &str| ObjectMeta {
+            generation: Some(generation),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let base = of(1, "1");
+        for (name, old, new, want) in [
+            ("created", None, Some(&base), true),
+            ("deleted", Some(&base), None, true),
+            ("its spec", Some(&base), Some(&of(2, "2")), true),
+            ("its status", Some(&base), Some(&of(1, "2")), false),
+        ] {
+            assert_eq!(template(old, new), want, "{name}");
+        }
     }
 
     #[test]
@@ -394,7 +458,7 @@ mod tests {
             )
             .unwrap()
         };
-        let about = super::super::reference_of(&hpa().into());
+        let about = crate::distributed_hpa::reference_of(&hpa().into());
         let (this, that) = (selects("HorizontalPodAutoscaler"), selects("Deployment"));
         for (name, old, new, want) in [
             ("it selects the object", None, Some(&this), true),

@@ -1,11 +1,11 @@
-//! Changes that matter to the controllers of the pipeline: of a spec or a deletion, never of a status.
+//! Wake rules that controllers share. A change of a spec or a deletion matters, a status does not.
 
 use ironclad_api::{
     ObjectMeta,
     cluster::{APIEnablement, Cluster},
-    conditions,
-    work::ResourceBindingSpec,
+    conditions, names,
 };
+use serde_json::Value;
 
 /// Returns true if a Work has to be applied again.
 #[must_use]
@@ -32,10 +32,31 @@ pub fn cluster(old: Option<&Cluster>, new: &Cluster) -> bool {
     old.is_none_or(|old| relevant(old) != relevant(new))
 }
 
-/// Returns true if the expected clusters of a binding may differ.
+/// Returns true if a change of a template matters: it is new or deleted, or anything but status, managedFields and
+/// resourceVersion differs.
+///
+/// Takes metadata and the rest separately, as caches hold them; the rest may contain `apiVersion`, `kind` and
+/// `metadata`.
 #[must_use]
-pub fn targets(old: Option<&ResourceBindingSpec>, new: Option<&ResourceBindingSpec>) -> bool {
-    old != new
+pub fn template(old: Option<(&ObjectMeta, &Value)>, new: Option<(&ObjectMeta, &Value)>) -> bool {
+    let relevant =
+        |metadata: &ObjectMeta| ObjectMeta { managed_fields: None, resource_version: None, ..metadata.clone() };
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    relevant(old.0) != relevant(new.0) || rest_changed(old.1, new.1)
+}
+
+fn rest_changed(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old != new };
+    let counts = |key: &&String| *key != "status" && *key != "metadata";
+    old.keys().filter(counts).any(|key| old.get(key) != new.get(key))
+        || new.keys().filter(counts).any(|key| !old.contains_key(key))
+}
+
+/// Returns the cluster whose execution space was created, so that it lacks whatever belongs there.
+#[must_use]
+pub fn new_space<'a>(old: Option<&ObjectMeta>, new: Option<&'a ObjectMeta>) -> Option<&'a str> {
+    let name = new.filter(|_| old.is_none())?.name.as_deref()?;
+    names::cluster_of_execution_namespace(name).ok()
 }
 
 fn lives(metadata: &ObjectMeta) -> (Option<i64>, bool) {
@@ -50,7 +71,7 @@ fn relevant(cluster: &Cluster) -> (bool, bool, Option<&[APIEnablement]>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::testkit;
@@ -95,5 +116,40 @@ mod tests {
             assert_eq!(cluster(Some(&base), &new), want, "{name}");
         }
         assert!(cluster(None, &base), "a new one");
+    }
+
+    #[test]
+    fn template_changes_that_count() {
+        let metadata = |text: Value| -> ObjectMeta { serde_json::from_value(text).unwrap() };
+        let base =
+            (metadata(json!({"name": "a", "resourceVersion": "1"})), json!({"spec": {"n": 1}, "status": {"n": 1}}));
+        for (name, meta, rest, want) in [
+            ("nothing", json!({"name": "a", "resourceVersion": "1"}), base.1.clone(), false),
+            ("resourceVersion", json!({"name": "a", "resourceVersion": "2"}), base.1.clone(), false),
+            ("managedFields", json!({"name": "a", "managedFields": [{"manager": "m"}]}), base.1.clone(), false),
+            ("status", json!({"name": "a"}), json!({"spec": {"n": 1}, "status": {"n": 2}}), false),
+            ("the first status", json!({"name": "a"}), json!({"spec": {"n": 1}}), false),
+            ("spec", json!({"name": "a"}), json!({"spec": {"n": 2}, "status": {"n": 1}}), true),
+            ("a new field", json!({"name": "a"}), json!({"spec": {"n": 1}, "data": {}}), true),
+            ("generation", json!({"name": "a", "generation": 2}), base.1.clone(), true),
+            ("a label", json!({"name": "a", "labels": {"x": "y"}}), base.1.clone(), true),
+        ] {
+            assert_eq!(template(Some((&base.0, &base.1)), Some((&metadata(meta), &rest))), want, "{name}");
+        }
+        let one = Some((&base.0, &base.1));
+        assert!(template(None, one) && template(one, None), "created and deleted");
+    }
+
+    #[test]
+    fn only_new_execution_spaces_count() {
+        let (space, other) = (meta(json!({"name": "karmada-es-m1"})), meta(json!({"name": "shop"})));
+        for (name, old, new, want) in [
+            ("it came", None, Some(&space), Some("m1")),
+            ("it changed", Some(&space), Some(&space), None),
+            ("it is deleted", Some(&space), None, None),
+            ("another namespace", None, Some(&other), None),
+        ] {
+            assert_eq!(new_space(old, new), want, "{name}");
+        }
     }
 }

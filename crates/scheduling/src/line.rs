@@ -2,8 +2,8 @@
 //! that grew (specification/scheduling.md 14.1, 16.3).
 //!
 //! Many bindings share few policies and requests, so a cluster that grew is compared with each group once, however many
-//! bindings are in it. [`concerns`](crate::wakes::cluster::concerns) has the last word on each binding that is found: labels
-//! may have changed since it was grouped.
+//! bindings are in it. [`concerns`](crate::wakes::cluster::concerns) has the last word on each binding that is found:
+//! labels may have changed since it was grouped.
 
 use std::{
     cmp::Reverse,

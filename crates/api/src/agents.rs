@@ -97,6 +97,14 @@ fn binding(kind: &str, metadata: Value, role: (&str, &str), subject: (&str, &str
     })
 }
 
+/// Namespaces of the control plane in which the agent of a cluster has rights: that of Secrets of clusters, then its own.
+#[must_use]
+pub fn agent_namespaces(cluster: &str) -> [Value; 2] {
+    [namespaces::CLUSTER.to_owned(), names::execution_namespace(cluster)].map(|name| {
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::SYSTEM: labels::TRUE}}})
+    })
+}
+
 /// Roles and bindings of the agent of a cluster: rights that are limited further by admission.
 #[must_use]
 pub fn agent_rights(cluster: &str) -> Vec<Value> {

@@ -5,7 +5,7 @@ use clap::{
     builder::{BoolValueParser, Resettable, StringValueParser, TypedValueParser as _},
     value_parser,
 };
-use ironclad_failover::flags::table::{Field, Table, Value};
+use ironclad_options::{Field, Table, Value};
 
 use crate::Period;
 
@@ -21,6 +21,11 @@ impl<T: Table, const CHANGES: bool> Given<T, CHANGES> {
             (field.set)(options, value.clone()).err().map(|error| (field.name, error))
         };
         self.0.iter().filter_map(set).collect()
+    }
+
+    /// Value of a field, if it has one.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(field, _)| field.name == name).map(|(_, value)| value)
     }
 
     fn fields() -> Vec<&'static Field<T>> {
@@ -50,7 +55,8 @@ fn flag<T: Table>(field: &Field<T>, default: &Value) -> Arg {
         Value::U32(_) => arg.value_parser(value_parser!(u32).map(Value::U32)),
         Value::Duration(_) => arg.value_parser(duration),
         Value::Word(_) => arg.value_parser(StringValueParser::new().map(Value::Word)),
-        Value::Words(_) => arg.value_delimiter(',').action(ArgAction::Append),
+        // Entries may begin with `-`.
+        Value::Words(_) => arg.value_delimiter(',').action(ArgAction::Append).allow_hyphen_values(true),
     }
 }
 

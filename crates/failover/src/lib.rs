@@ -17,7 +17,6 @@ pub mod application_failover;
 pub mod cluster;
 pub mod deprecated;
 pub mod drain;
-mod duration;
 mod eviction_history;
 pub mod flags;
 pub mod graceful_eviction;

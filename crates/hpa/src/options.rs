@@ -1,5 +1,6 @@
 //! Flags of autoscalers (specification/autoscaling.md 2.1).
 
+use ironclad_options::{Rule, Value, flag, options, typed};
 use jiff::SignedDuration;
 
 use crate::ratio::Tolerance;
@@ -13,44 +14,43 @@ pub enum AbsentContainer {
     IsMissing,
 }
 
-/// Flags and gates.
+options! {
+/// Flags and gates of autoscalers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// `--horizontal-pod-autoscaler-sync-period`.
-    pub sync_period: SignedDuration,
-    /// `--horizontal-pod-autoscaler-tolerance`.
-    pub tolerance: Tolerance,
-    /// `--horizontal-pod-autoscaler-downscale-stabilization`.
-    pub downscale_stabilization: SignedDuration,
-    /// `--horizontal-pod-autoscaler-cpu-initialization-period`: pods younger than this may use more CPU than later.
-    pub cpu_initialization_period: SignedDuration,
-    /// `--horizontal-pod-autoscaler-initial-readiness-delay`: a pod that became unready within this time after its
-    /// start was never ready.
-    pub initial_readiness_delay: SignedDuration,
+pub struct Options under "Controllers" {
+    /// Time between two evaluations of a FederatedHPA
+    sync_period: SignedDuration = SignedDuration::from_secs(15) => "DURATION",
+        name: "horizontal_pod_autoscaler_sync_period", rule: Some(Rule::Positive), announced: true;
+    /// Distance of a metric from its target, as a share of it, within which FederatedHPAs do not scale
+    tolerance: Tolerance = Tolerance::DEFAULT => "SHARE", name: TOLERANCE, announced: true;
+    /// Time for which FederatedHPAs keep the largest recommendation before they scale down, unless their behavior says
+    downscale_stabilization: SignedDuration = SignedDuration::from_secs(300) => "DURATION",
+        name: "horizontal_pod_autoscaler_downscale_stabilization", announced: true;
+    /// Age up to which CPU usage of a Pod may be left out, as Pods use more while they start
+    cpu_initialization_period: SignedDuration = SignedDuration::from_secs(300) => "DURATION",
+        name: "horizontal_pod_autoscaler_cpu_initialization_period", announced: true;
+    /// Time after its start within which a Pod that becomes unready was never ready
+    initial_readiness_delay: SignedDuration = SignedDuration::from_secs(30) => "DURATION",
+        name: "horizontal_pod_autoscaler_initial_readiness_delay", announced: true;
+}
+besides {
     /// Age from which a sample counts as missing.
-    pub stale_after: Option<SignedDuration>,
+    stale_after: Option<SignedDuration> = Some(SignedDuration::from_secs(300));
     /// Meaning of pods without the container of a metric.
-    pub absent_container: AbsentContainer,
+    absent_container: AbsentContainer = AbsentContainer::FailsMetric;
     /// Gate `FederatedHPAExternalMetrics`.
-    pub external_metrics: bool,
+    external_metrics: bool = true;
     /// Gate `HPAScaleToZero`: replicas that the autoscaler set to zero itself are scaled up again.
-    pub scale_to_zero: bool,
+    scale_to_zero: bool = false;
+}
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            sync_period: SignedDuration::from_secs(15),
-            tolerance: Tolerance::DEFAULT,
-            downscale_stabilization: SignedDuration::from_secs(300),
-            cpu_initialization_period: SignedDuration::from_secs(300),
-            initial_readiness_delay: SignedDuration::from_secs(30),
-            stale_after: Some(SignedDuration::from_secs(300)),
-            absent_container: AbsentContainer::FailsMetric,
-            external_metrics: true,
-            scale_to_zero: false,
-        }
-    }
+/// The field whose flag is not a number for the command line, but a quantity.
+const TOLERANCE: &str = "horizontal_pod_autoscaler_tolerance";
+
+typed! {
+    Tolerance, of Options: this => Value::Word(this.to_string()), Value::Word(given) => Self::parse(&given)
+        .ok_or_else(|| format!("{} {given:?} is not a number from 0 on, such as 0.1", flag(TOLERANCE)));
 }
 
 impl Options {

@@ -2,6 +2,8 @@
 //!
 //! Nothing here is a floating-point number: `ceil` of an inexact product would be one replica off.
 
+use std::fmt;
+
 use ironclad_quantity::Amount;
 
 use crate::calibration::Calibration;
@@ -28,6 +30,15 @@ impl Tolerance {
     #[must_use]
     pub fn millionths(self) -> i64 {
         self.0
+    }
+}
+
+/// The number, without a fraction of zeros.
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let text = format!("{whole}.{part:06}");
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
@@ -102,6 +113,15 @@ fn ceil_to_i32(value: i128, by: i128) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tolerances_are_printed_as_they_are_read() {
+        for (text, want) in [("0.1", "0.1"), ("50m", "0.05"), ("0", "0"), ("1", "1"), ("1u", "0.000001"), ("10", "10")] {
+            let tolerance = Tolerance::parse(text).unwrap();
+            assert_eq!(tolerance.to_string(), want, "{text}");
+            assert_eq!(Tolerance::parse(want), Some(tolerance), "{text}");
+        }
+    }
 
     #[test]
     fn tolerances_include_their_bounds() {

@@ -117,6 +117,7 @@ mod tests {
     use ironclad_failover::Flags;
     use ironclad_fleet::gates::Gates;
     use ironclad_scheduling::Options;
+    use jiff::SignedDuration;
 
     use super::*;
     use crate::leader::{ControllerState, Settings};
@@ -199,10 +200,10 @@ mod tests {
         let mut scheduler = announced(2, Some("scheduler"), "b", &["scheduler"]).configuration;
         let mut autoscaler = announced(1, Some("ironclad"), "a", &[]).configuration;
         autoscaler.controllers.push(controller(AUTOSCALING, Running::Running));
-        autoscaler.autoscaler.sync_period_ms = 1;
-        assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period_ms, 1);
+        autoscaler.autoscaler.sync_period = SignedDuration::from_secs(1);
+        assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period.as_secs(), 1);
         scheduler.controllers.push(controller(AUTOSCALING, Running::SwitchedOff));
-        assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period_ms, 1, "switched off there");
+        assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period.as_secs(), 1, "switched off there");
     }
 
     #[test]

@@ -10,10 +10,10 @@ use ironclad_fleet::{
     BindingKey,
     gates::{Gate, Gates},
 };
-use ironclad_hpa::{options::Options as AutoscalerOptions, ratio::Tolerance};
+use ironclad_hpa::options::Options as AutoscalerOptions;
+use ironclad_options::announced;
 use ironclad_propagation::detector::binding;
-use ironclad_scheduling::{Options, Plugins, capacity::Modelling, preempt::Mode};
-use jiff::SignedDuration;
+use ironclad_scheduling::{Options, capacity::Modelling};
 use serde::{Deserialize, Serialize};
 
 /// The controller that decides on evictions.
@@ -71,128 +71,21 @@ pub struct Configuration {
     /// Feature gates by name.
     #[serde(default)]
     pub gates: BTreeMap<String, bool>,
-    /// Flags of the scheduler.
-    #[serde(default)]
-    pub scheduler: SchedulerFlags,
+    /// Flags of the scheduler. The effect of gates is that of `gates`.
+    #[serde(default, with = "announced")]
+    pub scheduler: Options,
     /// Flags of evictions; `None` if it decides on none, or is of a version that does not announce them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evictions: Option<EvictionSettings>,
     /// Flags of FederatedHPAs.
-    #[serde(default)]
-    pub autoscaler: AutoscalerFlags,
+    #[serde(default, with = "announced")]
+    pub autoscaler: AutoscalerOptions,
     /// True if it keeps accounts of clusters by node: `--enable-cluster-resource-modeling`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimators: bool,
     /// All controllers that it knows, in the order of its registry.
     #[serde(default)]
     pub controllers: Vec<ControllerState>,
-}
-
-/// Flags of the scheduler on the wire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SchedulerFlags {
-    /// `--scheduler-name`.
-    pub scheduler_name: String,
-    /// `--enable-empty-workload-propagation`.
-    pub empty_workload_propagation: bool,
-    /// `--clear-unfit-result-after`, in seconds.
-    pub clear_unfit_result_after_seconds: i64,
-    /// Continues with the earlier affinity groups after the last.
-    pub wrap_around_groups: bool,
-    /// Schedules again when the affinity does not select a target any more.
-    pub follow_drift: bool,
-    /// `--plugins`: the names of the enabled ones.
-    pub plugins: Vec<String>,
-    /// `--preemption-mode` with its gate: `Off`, `Observe` or `Evict`.
-    pub preemption_mode: String,
-}
-
-impl Default for SchedulerFlags {
-    fn default() -> Self {
-        Self::of(&Options::default())
-    }
-}
-
-impl SchedulerFlags {
-    fn of(options: &Options) -> Self {
-        Self {
-            scheduler_name: options.scheduler_name.clone(),
-            empty_workload_propagation: options.empty_workload_propagation,
-            clear_unfit_result_after_seconds: options.clear_unfit_result_after.as_secs(),
-            wrap_around_groups: options.wrap_around_groups,
-            follow_drift: options.follow_drift,
-            plugins: options.plugins.enabled().map(|plugin| plugin.name.to_owned()).collect(),
-            preemption_mode: format!("{:?}", options.preemption),
-        }
-    }
-
-    /// Plugins of a newer leader that this version does not know are left out.
-    fn options(&self) -> Options {
-        let known = |name: &&str| Plugins::parse([*name]).is_ok();
-        let plugins = Plugins::parse(self.plugins.iter().map(String::as_str).filter(known));
-        Options {
-            scheduler_name: self.scheduler_name.clone(),
-            empty_workload_propagation: self.empty_workload_propagation,
-            clear_unfit_result_after: SignedDuration::from_secs(self.clear_unfit_result_after_seconds),
-            wrap_around_groups: self.wrap_around_groups,
-            follow_drift: self.follow_drift,
-            plugins: plugins.map_or_else(|_| Plugins::default(), |(plugins, _)| plugins),
-            preemption: match self.preemption_mode.as_str() {
-                "Observe" => Mode::Observe,
-                "Evict" => Mode::Evict,
-                _ => Mode::Off,
-            },
-            ..Options::default()
-        }
-    }
-}
-
-/// Flags of FederatedHPAs on the wire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct AutoscalerFlags {
-    /// `--horizontal-pod-autoscaler-sync-period`, in milliseconds.
-    pub sync_period_ms: i64,
-    /// `--horizontal-pod-autoscaler-tolerance`, in millionths.
-    pub tolerance_millionths: i64,
-    /// `--horizontal-pod-autoscaler-downscale-stabilization`, in milliseconds.
-    pub downscale_stabilization_ms: i64,
-    /// `--horizontal-pod-autoscaler-cpu-initialization-period`, in milliseconds.
-    pub cpu_initialization_period_ms: i64,
-    /// `--horizontal-pod-autoscaler-initial-readiness-delay`, in milliseconds.
-    pub initial_readiness_delay_ms: i64,
-}
-
-impl Default for AutoscalerFlags {
-    fn default() -> Self {
-        Self::of(&AutoscalerOptions::default())
-    }
-}
-
-impl AutoscalerFlags {
-    fn of(options: &AutoscalerOptions) -> Self {
-        let ms = |duration: SignedDuration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        Self {
-            sync_period_ms: ms(options.sync_period),
-            tolerance_millionths: options.tolerance.millionths(),
-            downscale_stabilization_ms: ms(options.downscale_stabilization),
-            cpu_initialization_period_ms: ms(options.cpu_initialization_period),
-            initial_readiness_delay_ms: ms(options.initial_readiness_delay),
-        }
-    }
-
-    fn options(&self) -> AutoscalerOptions {
-        let tolerance = Tolerance::parse(&format!("{}u", self.tolerance_millionths));
-        AutoscalerOptions {
-            sync_period: SignedDuration::from_millis(self.sync_period_ms),
-            tolerance: tolerance.unwrap_or(Tolerance::DEFAULT),
-            downscale_stabilization: SignedDuration::from_millis(self.downscale_stabilization_ms),
-            cpu_initialization_period: SignedDuration::from_millis(self.cpu_initialization_period_ms),
-            initial_readiness_delay: SignedDuration::from_millis(self.initial_readiness_delay_ms),
-            ..AutoscalerOptions::default()
-        }
-    }
 }
 
 /// A controller of the leader's process.
@@ -272,8 +165,8 @@ impl Configuration {
         let gates = Gate::ALL.iter().map(|gate| (gate.name().to_owned(), settings.gates.enabled(*gate)));
         Self {
             gates: gates.collect(),
-            scheduler: SchedulerFlags::of(&settings.scheduler),
-            autoscaler: AutoscalerFlags::of(&settings.autoscaler),
+            scheduler: announced::of(&settings.scheduler),
+            autoscaler: announced::of(&settings.autoscaler),
             estimators: settings.estimators,
             controllers,
             ..Self::default()
@@ -320,7 +213,7 @@ impl Configuration {
                 gates = gates.with(*gate, *on);
             }
         }
-        let settings = Settings::new(gates, &self.scheduler.options()).with_autoscaler(&self.autoscaler.options());
+        let settings = Settings::new(gates, &self.scheduler).with_autoscaler(&self.autoscaler);
         settings.with_estimators(self.estimators)
     }
 }
@@ -400,6 +293,9 @@ pub struct QueuedBinding {
 
 #[cfg(test)]
 mod tests {
+    use ironclad_hpa::ratio::Tolerance;
+    use ironclad_scheduling::{Plugins, preempt::Mode};
+    use jiff::SignedDuration;
     use serde_json::json;
 
     use super::*;
@@ -438,12 +334,13 @@ mod tests {
     #[test]
     fn settings_of_a_leader_are_those_that_it_tells() {
         let (gates, _) = Gates::parse("WorkloadAffinity=true,PriorityBasedPreemptiveScheduling=true").unwrap();
-        let (plugins, _) = Plugins::parse(["*", "-TaintToleration"]).unwrap();
+        let plugins = Plugins::parse(["*", "-TaintToleration"]).unwrap();
         let flags = Options {
             scheduler_name: "mine".to_owned(),
             clear_unfit_result_after: SignedDuration::from_secs(7),
-            wrap_around_groups: false,
-            preemption: Mode::Observe,
+            preemption_mode: Mode::Observe,
+            preemption_max_victims: 3,
+            preemption_max_evictions_per_minute: 5,
             plugins,
             ..Options::default()
         };
@@ -481,10 +378,11 @@ mod tests {
         assert_eq!(read(json!({})).settings(), Settings::default(), "a leader that tells nothing");
         let newer = read(json!({
             "gates": {"Unheard": true, "WorkloadAffinity": true}, "unheard": 1,
-            "scheduler": {"plugins": ["ClusterAffinity", "Unheard"]},
+            "scheduler": {"plugins": ["ClusterAffinity", "Unheard"], "preemptionMode": "Off"},
             "controllers": [{"name": "x", "state": "Dreaming", "actsOn": ["Unheard", "Works"]}],
         }));
         assert!(newer.settings().scheduler.workload_affinity);
+        assert_eq!(newer.scheduler.preemption_mode, Mode::Off, "as earlier leaders tell it");
         assert_eq!(newer.controllers[0].state, Running::Unknown);
         assert_eq!(newer.controllers[0].acts_on, [ActsOn::Unknown, ActsOn::Works]);
         let plugins: Vec<&str> = newer.settings().scheduler.plugins.enabled().map(|plugin| plugin.name).collect();

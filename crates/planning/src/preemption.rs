@@ -159,7 +159,7 @@ pub fn preemption(fleet: &Fleet, key: &BindingKey, given: As, now: Timestamp) ->
     let own = pending.spec.schedule_priority.as_ref().and_then(|own| own.preemption_policy);
     let preemption_policy = given.preemption_policy.or(own);
     pending.spec.schedule_priority = Some(ResolvedPriority { priority, preemption_policy });
-    let options = Options { preemption: Mode::Evict, ..fleet.settings.scheduler.clone() };
+    let options = Options { preempts: true, preemption_mode: Mode::Evict, ..fleet.settings.scheduler.clone() };
     let namespaced: Vec<_> = world
         .all_bindings()
         .filter_map(|binding| match binding {

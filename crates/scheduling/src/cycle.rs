@@ -465,7 +465,7 @@ struct Yields<'a>(Option<Asker<'a>>);
 impl<'a> Yields<'a> {
     fn of(seen: &Seen<'a>, placement: &Placement) -> Self {
         let spec = seen.binding.spec();
-        let applies = seen.options.preemption == preempt::Mode::Evict
+        let applies = seen.options.preemption() == preempt::Mode::Evict
             && !depends_on_capacity(spec, placement)
             && was_preempted(seen);
         Self(applies.then(|| Asker::of(spec)))
@@ -729,7 +729,7 @@ fn assigned(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> R
         let shares = shares(seen, placement, selected)?;
         Yields::of(seen, placement).growth(seen, selected, &shares)?;
         let missing =
-            selected.iter().filter(|c| seen.options.empty_workload_propagation && !shares.contains_key(&c.name));
+            selected.iter().filter(|c| seen.options.enable_empty_workload_propagation && !shares.contains_key(&c.name));
         let empty: Vec<_> = missing.map(|c| target(&c.name, 0)).collect();
         shares.iter().map(|(name, replicas)| target(name, *replicas)).chain(empty).collect()
     } else {

@@ -171,7 +171,7 @@ mod tests {
         self as scheduling, Available, Capacity, Seen, Since, available_replicas,
         capacity::Modelling,
         estimator::{Claim, Node, Pod, Workload},
-        preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
+        preempt::{Outcome, Placed, Preempting, Preemptors},
         testkit::{applied, at, binding, decide_both, duplicated, dynamic, merge},
     };
 
@@ -320,7 +320,7 @@ mod tests {
         m1.status.as_mut().unwrap().conditions = vec![conditions::condition(READY, TRUE, "ClusterReady", "")];
         let clusters = Clusters::from([("m1".into(), Arc::new(m1))]);
         let low = requesting(binding("low", 1, &[("m1", 1)]), "4", 0);
-        let options = scheduling::Options { preemption: Mode::Evict, ..scheduling::Options::default() };
+        let options = scheduling::Options { preempts: true, ..scheduling::Options::default() };
         let later = AVOIDED_FOR.as_secs() + 1;
         for (name, cores, now, victims) in [
             ("no node takes it", "5", 1, 0),

@@ -5,6 +5,7 @@ use ironclad_api::{
     work::ResourceBindingSpec,
 };
 use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_options::{Value, options, typed};
 use jiff::SignedDuration;
 
 use crate::{
@@ -12,52 +13,48 @@ use crate::{
     preempt::{Limits, Mode},
 };
 
-/// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16).
+options! {
+/// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16; operations.md 8.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// `--scheduler-name`: bindings with this name belong to this scheduler.
-    pub scheduler_name: String,
-    /// `--enable-empty-workload-propagation`: selected clusters without a share become targets with 0 replicas.
-    pub empty_workload_propagation: bool,
+pub struct Options under "Scheduler" {
+    /// Schedule only bindings that name this scheduler
+    scheduler_name: String = DEFAULT_SCHEDULER_NAME.to_owned() => "NAME", announced: true;
+    /// Filter and score plugins: `*` all, `name` this one, `-name` not this one
+    plugins: Plugins = Plugins::default() => "LIST", announced: true;
+    /// Time for which a schedule result is kept after no cluster fits any more; 0 clears it immediately
+    clear_unfit_result_after: SignedDuration = SignedDuration::from_mins(5) => "DURATION", announced: true;
+    /// Place workloads with 0 replicas, too
+    enable_empty_workload_propagation: bool = false => "BOOL", announced: true;
+    /// Effect of gate PriorityBasedPreemptiveScheduling: `evict` bindings of lower priority, `observe` only and tell in
+    /// conditions what would be evicted, or `off`
+    preemption_mode: Mode = Mode::Evict => "MODE", announced: true;
+    /// Bindings that one preemption evicts at most; a plan that needs more is not carried out
+    preemption_max_victims: usize = Limits::default().victims => "COUNT", announced: true;
+    /// Evictions by preemption within a minute at most
+    preemption_max_evictions_per_minute: usize = Limits::default().evictions_per_minute => "COUNT", announced: true;
+}
+besides {
     /// Gate `MultiplePodTemplatesScheduling`.
-    pub component_scheduling: bool,
+    component_scheduling: bool = false;
     /// Gate `SchedulingOvercommitProtection`: assumed replicas are subtracted for all bindings.
-    pub overcommit_protection: bool,
-    /// `--clear-unfit-result-after`: how long a result is kept after no cluster fits any more; zero clears it at once
-    /// (specification/scheduling.md 16.1).
-    pub clear_unfit_result_after: SignedDuration,
+    overcommit_protection: bool = false;
+    /// Gate `WorkloadAffinity`: affinity and anti-affinity groups of workloads filter clusters.
+    workload_affinity: bool = false;
+    /// Gate `PriorityBasedPreemptiveScheduling`.
+    preempts: bool = false;
     /// True if the search continues with the earlier affinity groups after the last
     /// (specification/scheduling.md 16.16).
-    pub wrap_around_groups: bool,
-    /// `--plugins`: enabled filters and scores.
-    pub plugins: Plugins,
+    wrap_around_groups: bool = true;
     /// True if a divided binding is scheduled again when its affinity does not select a target any more
     /// (specification/scheduling.md 16.9).
-    pub follow_drift: bool,
-    /// Gate `WorkloadAffinity`: affinity and anti-affinity groups of workloads filter clusters.
-    pub workload_affinity: bool,
-    /// Gate `PriorityBasedPreemptiveScheduling` with flag `--preemption-mode`.
-    pub preemption: Mode,
-    /// Flags `--preemption-max-victims` and `--preemption-max-evictions-per-minute`.
-    pub preemption_limits: Limits,
+    follow_drift: bool = false;
+}
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
-            empty_workload_propagation: false,
-            component_scheduling: false,
-            overcommit_protection: false,
-            clear_unfit_result_after: SignedDuration::from_mins(5),
-            wrap_around_groups: true,
-            plugins: Plugins::default(),
-            follow_drift: false,
-            workload_affinity: false,
-            preemption: Mode::Off,
-            preemption_limits: Limits::default(),
-        }
-    }
+typed! {
+    Plugins, of Options: this => Value::Words(this.names()),
+        Value::Words(given) => Self::parse(given.iter().map(String::as_str)).map_err(|error| error.to_string());
+    Mode, of Options: this => Value::Word(this.as_str().to_owned()), Value::Word(given) => Self::parse(&given);
 }
 
 impl Options {
@@ -68,13 +65,21 @@ impl Options {
             component_scheduling: self.component_scheduling || gates.enabled(Gate::MultiplePodTemplatesScheduling),
             overcommit_protection: self.overcommit_protection || gates.enabled(Gate::SchedulingOvercommitProtection),
             workload_affinity: self.workload_affinity || gates.enabled(Gate::WorkloadAffinity),
-            preemption: if gates.enabled(Gate::PriorityBasedPreemptiveScheduling) {
-                self.preemption
-            } else {
-                Mode::Off
-            },
+            preempts: self.preempts || gates.enabled(Gate::PriorityBasedPreemptiveScheduling),
             ..self.clone()
         }
+    }
+
+    /// The mode of preemption under its gate.
+    #[must_use]
+    pub fn preemption(&self) -> Mode {
+        if self.preempts { self.preemption_mode } else { Mode::Off }
+    }
+
+    /// Limits of preemption.
+    #[must_use]
+    pub fn preemption_limits(&self) -> Limits {
+        Limits { victims: self.preemption_max_victims, evictions_per_minute: self.preemption_max_evictions_per_minute }
     }
 }
 
@@ -97,10 +102,15 @@ mod tests {
         assert!(on(Gate::MultiplePodTemplatesScheduling).component_scheduling);
         assert!(on(Gate::SchedulingOvercommitProtection).overcommit_protection);
         assert!(on(Gate::WorkloadAffinity).workload_affinity);
-        let flags = Options { preemption: Mode::Observe, ..Options::default() };
-        let gates = Gates::default();
-        assert_eq!(flags.with_gates(&gates).preemption, Mode::Off, "the gate is off");
-        let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
-        assert_eq!(flags.with_gates(&gates).preemption, Mode::Observe);
+        let preempts = Gates::default().with(Gate::PriorityBasedPreemptiveScheduling, true);
+        for (preemption_mode, gates, want) in [
+            (Mode::Observe, &Gates::default(), Mode::Off),
+            (Mode::Observe, &preempts, Mode::Observe),
+            (Mode::Off, &preempts, Mode::Off),
+            (Mode::Evict, &preempts, Mode::Evict),
+        ] {
+            let flags = Options { preemption_mode, ..Options::default() };
+            assert_eq!(flags.with_gates(gates).preemption(), want, "{preemption_mode:?}");
+        }
     }
 }

@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of the workspace, its layer, and the crates of the workspace that it builds on.
-const CRATES: [(&str, Side, &[&str]); 36] = [
+const CRATES: [(&str, Side, &[&str]); 37] = [
     ("ironclad-reference", Core, &[]),
     ("ironclad-noschema", Core, &[]),
     ("ironclad-quantity", Core, &[]),
@@ -27,17 +27,18 @@ const CRATES: [(&str, Side, &[&str]); 36] = [
     ("ironclad-cron", Core, &[]),
     ("ironclad-patch", Core, &["ironclad-quantity"]),
     ("ironclad-kinds", Core, &[]),
+    ("ironclad-options", Core, &["ironclad-patch"]),
     (
         "ironclad-api",
         Core,
         &["ironclad-kinds", "ironclad-noschema", "ironclad-patch", "ironclad-quantity", "ironclad-reference"],
     ),
     ("ironclad-jsonpath", Core, &[]),
-    ("ironclad-hpa", Core, &["ironclad-patch", "ironclad-quantity"]),
+    ("ironclad-hpa", Core, &["ironclad-options", "ironclad-patch", "ironclad-quantity"]),
     ("ironclad-autoscaling", Core, &["ironclad-cron", "ironclad-hpa", "ironclad-propagation"]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
-    ("ironclad-scheduling", Core, &["ironclad-fleet"]),
+    ("ironclad-scheduling", Core, &["ironclad-fleet", "ironclad-options"]),
     ("ironclad-propagation", Core, &["ironclad-fleet", "ironclad-interpreter"]),
     ("ironclad-failover", Core, &["ironclad-jsonpath", "ironclad-patch", "ironclad-scheduling"]),
     (

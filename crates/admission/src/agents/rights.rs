@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ironclad_api::{
-    agents::{agent_rights, may_have_agent},
+    agents::{agent_namespaces, agent_rights, may_have_agent},
     cluster::{Cluster, SyncMode},
     labels, names, namespaces,
 };
@@ -52,8 +52,7 @@ pub fn decide(name: &str, cluster: Option<&Cluster>, approved: &[Timestamp], now
         let left = approved.iter().filter_map(|at| FIRST_USE.checked_sub(age(at))).filter(|left| !left.is_zero()).max();
         return match left {
             Some(left) => {
-                let namespaces = [namespaces::CLUSTER, &names::execution_namespace(name)].map(namespace).into();
-                Due::Made { namespaces, objects: agent_rights(name), again: Some(left) }
+                Due::Made { namespaces: agent_namespaces(name).into(), objects: agent_rights(name), again: Some(left) }
             }
             None => Due::Removed(agent_rights(name)),
         };
@@ -70,11 +69,8 @@ pub fn decide(name: &str, cluster: Option<&Cluster>, approved: &[Timestamp], now
         object["metadata"]["ownerReferences"] = json!([owner(cluster)]);
     }
     // Another controller makes the execution namespace, after the finalizer of the Cluster.
-    Due::Made { namespaces: vec![namespace(namespaces::CLUSTER)], objects, again: None }
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::SYSTEM: labels::TRUE}}})
+    let [of_clusters, _] = agent_namespaces(name);
+    Due::Made { namespaces: vec![of_clusters], objects, again: None }
 }
 
 fn owner(cluster: &Cluster) -> Value {

@@ -124,7 +124,7 @@ fn reads_all(fleet: &Fleet, binding: Option<&ResourceBinding>) -> bool {
         let scheduled = BindingRef::from(binding).scheduled();
         scheduled.is_some_and(|condition| condition.status == FALSE && condition.reason == UNSCHEDULABLE)
     });
-    is_nominated || lacks_capacity || (waits && fleet.settings.scheduler.preemption != Mode::Off)
+    is_nominated || lacks_capacity || (waits && fleet.settings.scheduler.preemption() != Mode::Off)
 }
 
 /// True if the answer may depend on other bindings of the namespace: gate `WorkloadAffinity` is on, and the binding is

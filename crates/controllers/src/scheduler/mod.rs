@@ -287,7 +287,7 @@ impl Scheduler {
     /// Enqueues the first bindings of higher priority that wait, once a binding is placed that could make room for
     /// them: they may have been tried before anybody knew where it runs.
     fn offer_victim(&self, old: Option<BindingRef<'_>>, new: BindingRef<'_>) {
-        let clusters = wakes::binding::newly_placed(old, new, self.capacity.options().preemption);
+        let clusters = wakes::binding::newly_placed(old, new, self.capacity.options().preemption());
         if clusters.is_empty() {
             return;
         }
@@ -307,7 +307,7 @@ impl Scheduler {
         let waiting = self.waiting.lock().for_pause();
         for key in waiting {
             let binding = self.bindings.get(&key);
-            if binding.is_some_and(|binding| may_preempt(binding.view(), self.capacity.options().preemption)) {
+            if binding.is_some_and(|binding| may_preempt(binding.view(), self.capacity.options().preemption())) {
                 self.queue.add(key);
             }
         }

@@ -62,7 +62,7 @@ pub(super) enum Progress {
 
 impl Preemption {
     pub(super) fn new(setup: &Setup, metrics: SchedulerMetrics) -> Self {
-        let is_on = setup.capacity().options().preemption != Mode::Off;
+        let is_on = setup.capacity().options().preemption() != Mode::Off;
         let asks_quotas = is_on && setup.settings.gates.enabled(Gate::FederatedQuotaEnforcement);
         Self {
             bindings: setup.bindings().clone(),
@@ -109,7 +109,7 @@ impl Preemption {
     /// Message of the quota that would refuse the replicas that a binding lacks; `None` if it may not preempt, or
     /// enough is left.
     pub(super) fn over_quota(&self, binding: BindingRef<'_>) -> Option<String> {
-        let quotas = self.quotas.as_ref().filter(|_| may_preempt(binding, self.capacity.options().preemption))?;
+        let quotas = self.quotas.as_ref().filter(|_| may_preempt(binding, self.capacity.options().preemption()))?;
         let quotas = quotas.namespace(&binding.key().namespace);
         usage::over_quota(binding.spec(), quotas.iter().map(|quota| &**quota))
     }

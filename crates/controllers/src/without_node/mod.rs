@@ -36,7 +36,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         bindings: setup.bindings().clone(),
         accounts: setup.accounts().clone(),
         events: setup.events.clone(),
-        mode: setup.capacity().options().preemption,
+        mode: setup.capacity().options().preemption(),
     });
     setup.bindings().on_change(&this, WithoutNodes::on_binding);
     if this.mode != Mode::Off {

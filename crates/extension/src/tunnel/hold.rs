@@ -73,13 +73,12 @@ where
     let jitter = seam.rng.stream("tunnel");
     let held = Held::default();
     let mut pace = Pace::default();
-    // A control plane without tunnels, as Karmada's, gives one reason for ever: it is said once.
-    let mut said = String::new();
+    let mut said = Reason::default();
     loop {
         let found = match opened(held.names()).await {
             Ok(Some(tunnel)) => {
                 tracing::info!(replica = tunnel.replica, "a tunnel to the control plane is open");
-                said.clear();
+                said = Reason::default();
                 let found = if tunnel.replica.is_some() { Found::Another } else { Found::TheOnly };
                 held.serve(tunnel, answer.clone(), seam);
                 told(Ok(()));
@@ -88,9 +87,8 @@ where
             Ok(None) => Found::Known,
             Err(why) => {
                 if held.names().is_empty() {
-                    if said != why {
+                    if said.is_new(&why) {
                         tracing::warn!(why, "there is no tunnel to the control plane: it does not reach the member");
-                        said.clone_from(&why);
                     }
                     told(Err(why));
                 } else {
@@ -118,6 +116,20 @@ where
             }
             () = next => {}
         }
+    }
+}
+
+/// The reason why there is no tunnel, as it was logged last. A control plane without tunnels, as Karmada's, gives the
+/// same for ever.
+#[derive(Default)]
+struct Reason(String);
+
+impl Reason {
+    /// True if this one was not logged last.
+    fn is_new(&mut self, why: &str) -> bool {
+        let is_new = self.0 != why;
+        self.0 = why.to_owned();
+        is_new
     }
 }
 
@@ -326,6 +338,13 @@ mod tests {
         let short: Vec<_> = std::iter::repeat_with(|| seconds(59)).take(8).collect();
         assert_eq!(short, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!([seconds(60), seconds(0), seconds(0)], [1, 2, 4], "one lasted");
+    }
+
+    #[test]
+    fn a_reason_is_logged_once_until_there_is_another() {
+        let mut said = Reason::default();
+        let logged = ["a", "a", "b", "a", "a"].map(|why| said.is_new(why));
+        assert_eq!(logged, [true, false, true, true, false]);
     }
 
     #[test]

@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use ironclad_api::policy::PurgeMode;
+use ironclad_options::{Rule, Table as _, Value, flag, in_words, options, typed};
 use ironclad_patch::FieldError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-use super::table::{Rule, Table as _, flag, options};
-use crate::duration::in_words;
 
 options! {
 /// Flags of the eviction queue as given; [`EvictionFlags::errors`] validates them.
@@ -65,6 +63,15 @@ besides {
     /// Gate `StatefulFailoverInjection`: new copies inherit labels where policies ask for it.
     state_preservation: bool = false;
 }
+}
+
+typed! {
+    Check, of EvictionFlags: this => Value::Word(this.as_str().to_owned()),
+        Value::Word(given) => Self::parse(&given).map_err(|error| error.to_string());
+    Mode, of EvictionFlags: this => Value::Word(this.as_str().to_owned()),
+        Value::Word(given) => Self::parse(&given).map_err(|error| error.to_string());
+    PurgeMode, of EvictionFlags: this => Value::Word(format!("{this:?}")),
+        Value::Word(given) => no_execute_purge_mode(&given).map_err(|error| error.to_string());
 }
 
 /// Strictness of the pre-scheduling check (specification/failover.md 6.9).

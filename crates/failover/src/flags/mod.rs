@@ -1,22 +1,21 @@
 //! The flags of failover (specification/failover.md 1.5, 6.10): their defaults, what they may be, and what they warn
 //! of.
 //!
-//! Each area has a struct of its own; [`Flags`] joins them. [`table`] makes such a struct, whose fields also say how
-//! they are given; the command line itself is the binary's.
+//! Each area has a struct of its own; [`Flags`] joins them. [`ironclad_options`] makes such a struct, whose fields also
+//! say how they are given; the command line itself is the binary's.
 
 pub mod eviction;
-pub mod table;
 
 use std::time::Duration;
 
 use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_options::{Rule, Table as _, Value, in_words, options, typed};
 use ironclad_patch::FieldError;
 use serde_json::json;
 
 pub use eviction::EvictionFlags;
 
-use self::table::{Rule, Table as _, options};
-use crate::{cluster::health::Thresholds, duration::in_words, graceful_eviction::Plugins, taints::ByCondition};
+use crate::{cluster::health::Thresholds, graceful_eviction::Plugins, taints::ByCondition};
 
 /// All flags of failover.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -108,6 +107,13 @@ besides {
     /// `--cluster-lease-renew-interval-fraction` of agents: part of that duration after which one renews it.
     lease_renew_interval_fraction: f64 = 0.25;
 }
+}
+
+typed! {
+    ByCondition, of HealthFlags: this => Value::Bool(*this == Self::On),
+        Value::Bool(given) => Ok(if given { Self::On } else { Self::Off });
+    NoExecutePolicy, of HealthFlags: this => Value::Bool(*this == Self::Allowed),
+        Value::Bool(given) => Ok(if given { Self::Allowed } else { Self::Forbidden });
 }
 
 impl HealthFlags {

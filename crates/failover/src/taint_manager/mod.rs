@@ -27,6 +27,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, events};
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, because::eviction::Reason, count::count};
+use ironclad_options::in_words;
 
 pub use self::{
     episode::Episode,
@@ -42,7 +43,7 @@ use self::{
     rate::{Pacer, Reached, Retries, State},
     verdict::Verdict,
 };
-use crate::{Flags, Now, duration::in_words, taints::is_faulty};
+use crate::{Flags, Now, taints::is_faulty};
 
 /// State of the leader about evictions by taints.
 #[derive(Debug)]

@@ -13,12 +13,13 @@ use ironclad_fleet::{
     because::eviction::{NoTarget, Reason},
     eviction_task,
 };
+use ironclad_options::in_words;
 use ironclad_scheduling::{Options, Peers, moves_in_part};
 use serde_json::{Map, Value};
 
 use super::{Evictions, is_ready};
 use crate::{
-    Now,
+    Now, eviction_history::recorded,
     flags::eviction::{EvictionFlags, Mode},
     preserved_state,
     taint_manager::pre_scheduling_check::{AvailableReplicas, Snapshot, has_capacity, has_target},
@@ -26,7 +27,6 @@ use crate::{
     taint_manager::rate::Token,
     taint_manager::verdict::Causes,
 };
-use crate::{duration::in_words, eviction_history::recorded};
 
 /// Maximum number of elements per call that cost no rate.
 const FREE_STEPS: usize = 256;

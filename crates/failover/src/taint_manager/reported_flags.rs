@@ -1,5 +1,6 @@
 //! Flags that a leader reports, so that other processes decide as it does (specification/failover.md 14.3).
 
+use ironclad_options::announced;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -7,7 +8,6 @@ use crate::{
     flags::{
         EvictionFlags, HealthFlags,
         eviction::{Check, Mode},
-        table::announced,
     },
 };
 

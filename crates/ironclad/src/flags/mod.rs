@@ -3,7 +3,6 @@
 pub(crate) mod accepted;
 mod admission;
 pub(crate) mod aggregated;
-mod autoscaling;
 pub(crate) mod dashboard;
 mod estimators;
 mod graceful;
@@ -25,6 +24,7 @@ use ironclad_failover::{
     flags::{EvictionFlags, HealthFlags},
 };
 use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_options::Table as _;
 use jiff::SignedDuration;
 
 /// Controller flags.
@@ -47,7 +47,7 @@ pub(crate) struct ControllerFlags {
     #[arg(long, env = "IRONCLAD_FEDERATED_HPA_CLUSTER_FAILURE_GRACE", default_value_t = Period(Duration::from_secs(60)), value_name = "DURATION")]
     federated_hpa_cluster_failure_grace: Period,
     #[command(flatten)]
-    autoscaling: autoscaling::AutoscalingArgs,
+    autoscaling: Given<ironclad_hpa::options::Options>,
     #[command(flatten)]
     propagation: propagation::PropagationFlags,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct ControllerFlags {
     #[command(flatten)]
     graceful: graceful::GracefulArgs,
     #[command(flatten)]
-    scheduler: scheduler::SchedulerArgs,
+    scheduler: Given<ironclad_scheduling::Options>,
     #[command(flatten)]
     estimators: estimators::EstimatorArgs,
     #[command(flatten)]
@@ -79,11 +79,13 @@ impl ControllerFlags {
         let mut controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
         let mut failover = Flags::default();
         let mut warned = self.graceful.apply_to(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
-        let (scheduler, warnings) = self.scheduler.options(&gates)?;
+        let (scheduler, warnings) = scheduler::options(&self.scheduler, &gates).map_err(misused)?;
         let (estimators, descheduler) = self.estimators.settings()?;
         warned.extend(warnings);
         warned.extend(controllers.warnings());
-        let mut wrong = self.health.apply_to(&mut failover.health);
+        let mut federated_hpa = ironclad_hpa::options::Options::default();
+        let mut wrong = self.autoscaling.apply_to(&mut federated_hpa);
+        wrong.extend(self.health.apply_to(&mut failover.health));
         wrong.extend(self.eviction.apply_to(&mut failover.eviction));
         if !failover.eviction.enable_no_execute_taint_eviction {
             // Without these evictions the flag has no effect, so its value is not judged, as upstream.
@@ -92,7 +94,8 @@ impl ControllerFlags {
         if let Some((_, error)) = wrong.into_iter().next() {
             return Err(misused(error).into());
         }
-        let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
+        let errors = failover.errors().into_iter().chain(federated_hpa.faults());
+        let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());
         }
@@ -114,7 +117,7 @@ impl ControllerFlags {
                     .unwrap_or(SignedDuration::MAX),
                 zone: zone::of_process(),
             },
-            federated_hpa: self.autoscaling.options().map_err(misused)?,
+            federated_hpa,
             distributed_hpa: distributed_hpa::Options {
                 failure_grace: self.federated_hpa_cluster_failure_grace.0.try_into().unwrap_or(SignedDuration::MAX),
             },
@@ -183,7 +186,7 @@ mod tests {
             ("--cluster-status-update-frequency=-1s", "--cluster-status-update-frequency"),
             (
                 "--horizontal-pod-autoscaler-sync-period=0s",
-                "--horizontal-pod-autoscaler-sync-period must be greater than 0",
+                "--horizontal-pod-autoscaler-sync-period: Invalid value: \"0s\": must be greater than 0",
             ),
             (
                 "--horizontal-pod-autoscaler-tolerance=NaN",

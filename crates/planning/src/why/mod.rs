@@ -276,7 +276,7 @@ fn preempts(
     scheduling: Option<&Scheduling>,
     now: Timestamp,
 ) -> Option<PreemptionPlan> {
-    let mode = fleet.settings.scheduler.preemption;
+    let mode = fleet.settings.scheduler.preemption();
     let is_nominated = binding.status().is_some_and(|status| !status.nominated_clusters.is_empty());
     let lacks = scheduling.is_some_and(|scheduling| scheduling.failure.is_some());
     let may = is_nominated || (lacks && may_preempt(binding.view(), mode));

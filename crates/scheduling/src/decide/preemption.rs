@@ -50,7 +50,7 @@ pub(super) fn considered(
 ) -> Option<Considered> {
     let of_capacity = |failure: &Failure| failure.class() == Class::InsufficientCapacity;
     let for_capacity = of_capacity(failure) && failed.iter().all(|(_, failure)| of_capacity(failure));
-    let preempting = seen.preempting.filter(|_| for_capacity && may_preempt(seen.binding, seen.options.preemption));
+    let preempting = seen.preempting.filter(|_| for_capacity && may_preempt(seen.binding, seen.options.preemption()));
     let Some(preempting) = preempting else {
         let message = failure.to_string();
         let ends = !nominated(seen.binding).is_empty();
@@ -113,14 +113,14 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
         Ok(plan) => plan,
         Err(because) => return refused(failure, because, None),
     };
-    let (key, limits) = (seen.binding.key(), &seen.options.preemption_limits);
+    let (key, limits) = (seen.binding.key(), seen.options.preemption_limits());
     if plan.bindings() > limits.victims {
         return refused(failure, Unhelpful::TooMany, None);
     }
-    if seen.options.preemption == Mode::Observe && plan.victims.is_empty() {
+    if seen.options.preemption() == Mode::Observe && plan.victims.is_empty() {
         return refused(failure, Unhelpful::NoVictims, None);
     }
-    if seen.options.preemption == Mode::Observe {
+    if seen.options.preemption() == Mode::Observe {
         let message = format!("{failure} {}", sentence("Preemption is observed only and would evict", &plan, "."));
         return Considered { outcome: Outcome::Observed(plan), message, next: None };
     }
@@ -132,7 +132,7 @@ fn attempt(seen: &Seen<'_>, preempting: Preempting<'_>, failure: &Failure, now: 
         let again = now.checked_add(SETTLES_EVERY).unwrap_or(Timestamp::MAX);
         return refused(failure, Unhelpful::Settling, Some(Next::At(again)));
     }
-    match preempting.preemptors.allowed_at(&key, plan.victims.len(), limits, now) {
+    match preempting.preemptors.allowed_at(&key, plan.victims.len(), &limits, now) {
         None => refused(failure, Unhelpful::TooMany, None),
         Some(at) if at > now => refused(failure, Unhelpful::TooMany, Some(Next::At(at))),
         Some(_) => nominating(failure, plan),

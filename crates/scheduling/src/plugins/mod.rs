@@ -45,29 +45,39 @@ impl Plugins {
         ALL.into_iter().zip(self.0).filter(|(_, enabled)| *enabled).map(|(plugin, _)| plugin)
     }
 
-    /// Parses the flag: `*` enables all and is applied first, `foo` enables one, `-foo` disables one. Returns warnings
-    /// about deprecated names.
+    /// Entries of the flag that enables these: `*` if all are.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let names: Vec<_> = self.enabled().map(|plugin| plugin.name.to_owned()).collect();
+        if names.len() == ALL.len() { vec!["*".to_owned()] } else { names }
+    }
+
+    /// Parses the flag: `*` enables all and is applied first, `foo` enables one, `-foo` disables one.
     ///
     /// # Errors
     /// If a name is not a plugin.
-    pub fn parse<'a>(list: impl IntoIterator<Item = &'a str>) -> Result<(Self, Vec<String>), UnknownPlugin> {
+    pub fn parse<'a>(list: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownPlugin> {
         let list: Vec<&str> = list.into_iter().map(str::trim).filter(|entry| !entry.is_empty()).collect();
         let mut enabled = [list.contains(&"*"); ALL.len()];
-        let mut warnings = Vec::new();
         for entry in list.into_iter().filter(|entry| *entry != "*") {
             let (name, enable) = entry.strip_prefix('-').map_or((entry, true), |name| (name, false));
             if name == CLUSTER_EVICTION {
-                warnings.push(format!(
-                    "--plugins names {CLUSTER_EVICTION}, which is not a plugin any more: a workload does not return to a \
-                     cluster where it failed, from which it was drained or in which it was preempted while its eviction \
-                     task exists; taints keep away the others"
-                ));
                 continue;
             }
             let index = ALL.iter().position(|plugin| plugin.name == name);
             enabled[index.ok_or_else(|| UnknownPlugin { name: name.to_owned() })?] = enable;
         }
-        Ok((Self(enabled), warnings))
+        Ok(Self(enabled))
+    }
+
+    /// Warnings about entries of the flag that have no effect any more.
+    pub fn warnings(list: &[String]) -> Vec<String> {
+        let is_former = |entry: &str| entry.trim().trim_start_matches('-') == CLUSTER_EVICTION;
+        let warning = format!(
+            "--plugins names {CLUSTER_EVICTION}, which is not a plugin any more: a workload does not return to a cluster \
+             where it failed, from which it was drained or in which it was preempted while its eviction task exists; \
+             taints keep away the others"
+        );
+        list.iter().any(|entry| is_former(entry)).then_some(warning).into_iter().collect()
     }
 }
 
@@ -92,9 +102,13 @@ mod tests {
             ("*,Mine", None, 0),
         ] {
             let got = Plugins::parse(list.split(','));
-            let names = got.as_ref().ok().map(|(plugins, _)| plugins.enabled().map(|one| one.name).collect::<Vec<_>>());
+            let names = got.as_ref().ok().map(|plugins| plugins.enabled().map(|one| one.name).collect::<Vec<_>>());
             assert_eq!(names.as_deref(), want, "{list}");
-            assert_eq!(got.map_or(0, |(_, got)| got.len()), warnings, "{list}");
+            let entries: Vec<String> = list.split(',').map(str::to_owned).collect();
+            assert_eq!(Plugins::warnings(&entries).len(), warnings, "{list}");
+            if let Ok(plugins) = got {
+                assert_eq!(Plugins::parse(plugins.names().iter().map(String::as_str)), Ok(plugins), "{list}");
+            }
         }
         let error = Plugins::parse(["Mine"]).unwrap_err().to_string();
         assert!(error.starts_with("unknown scheduler plugin \"Mine\"\n  try: one of ClusterAffinity, "), "{error}");

@@ -2,17 +2,43 @@
 
 use ironclad_api::work::TargetCluster;
 use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_options::flag;
+use ironclad_patch::FieldError;
+use serde_json::json;
 
 /// Gate `PriorityBasedPreemptiveScheduling` with flag `--preemption-mode`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// No binding preempts.
-    #[default]
     Off,
     /// Conditions, events and metrics show what would be preempted; nothing is.
     Observe,
     /// Victims are evicted.
     Evict,
+}
+
+impl Mode {
+    const ALL: [Self; 3] = [Self::Evict, Self::Observe, Self::Off];
+
+    /// Spelling in the flag.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Evict => "evict",
+        }
+    }
+
+    /// Parses the value of `--preemption-mode`; earlier leaders tell it with a capital letter.
+    ///
+    /// # Errors
+    /// Any other value, with the supported ones.
+    pub fn parse(value: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|mode| mode.as_str().eq_ignore_ascii_case(value));
+        let names = Self::ALL.map(Self::as_str);
+        found.ok_or_else(|| FieldError::not_supported(flag("preemption_mode"), &json!(value), &names).to_string())
+    }
 }
 
 /// Limits of preemption, to bound what a wrong priority can do (specification/scheduling.md 15.7, step 9).

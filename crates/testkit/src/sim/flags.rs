@@ -21,6 +21,9 @@ pub fn with_preemption(mut settings: Settings, mode: Mode, limits: Limits) -> Se
     let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, mode != Mode::Off);
     let gates = gates.with(Gate::SchedulingOvercommitProtection, true).with(Gate::WorkloadAffinity, true);
     settings.gates = gates.with(Gate::FederatedQuotaEnforcement, true);
-    (settings.scheduler.preemption, settings.scheduler.preemption_limits) = (mode, limits);
+    let Limits { victims, evictions_per_minute } = limits;
+    let scheduler = &mut settings.scheduler;
+    scheduler.preemption_mode = mode;
+    (scheduler.preemption_max_victims, scheduler.preemption_max_evictions_per_minute) = (victims, evictions_per_minute);
     settings
 }

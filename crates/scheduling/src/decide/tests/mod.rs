@@ -363,7 +363,7 @@ fn zero_replicas_of_a_workload() {
     let withdrawn = applied(&before, &plain(&before, &fleet, 1));
     assert_eq!(result(&withdrawn), []);
     assert_eq!(condition(&withdrawn).0, "Success");
-    let options = Options { empty_workload_propagation: true, ..Options::default() };
+    let options = Options { enable_empty_workload_propagation: true, ..Options::default() };
     let kept = applied(&before, &decide_in(&before, &fleet, &Available::new(), &options, 1));
     assert_eq!(result(&kept), [("m1", 0), ("m2", 0)], "with --enable-empty-workload-propagation");
 }

@@ -107,7 +107,7 @@ fn set(mut binding: ResourceBinding, rows: &[(&str, i32, Request<'_>)]) -> Resou
 
 impl World {
     fn new() -> Self {
-        let options = Options { preemption: Mode::Evict, component_scheduling: true, ..Options::default() };
+        let options = Options { preempts: true, component_scheduling: true, ..Options::default() };
         Self { options, ..Self::default() }
     }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::{
-    preempt::{Limits, evict, is_wanted},
+    preempt::{evict, is_wanted},
     testkit::{affinity, group, task},
 };
 
@@ -73,7 +73,7 @@ fn who_may_be_a_victim() {
 fn who_may_preempt() {
     let refused = |because| Some(Outcome::Refused(because));
     let mut off = world();
-    off.options.preemption = Mode::Off;
+    off.options.preempts = false;
     assert_eq!(off.decide(&pending(), 1_000).preemption, None, "the gate is off");
     let mut nothing = pending();
     nothing.spec.replica_requirements = Some(requirements(&[("cpu", "0")]).into());
@@ -113,7 +113,7 @@ fn the_message_says_what_happens() {
         format!("{text} Preemption is not helpful: insufficient capacity even after preemption.")
     );
     let mut observing = world();
-    observing.options.preemption = Mode::Observe;
+    observing.options.preemption_mode = Mode::Observe;
     assert_eq!(
         message(&observing, &pending()),
         format!("{text} Preemption is observed only and would evict 1 binding(s) on cluster(s) m1.")
@@ -122,7 +122,7 @@ fn the_message_says_what_happens() {
     assert!(matches!(decision.preemption, Some(Outcome::Observed(_))));
     assert!(!decision.plan.effects.iter().any(|effect| matches!(effect, crate::Effect::Preempt(_))));
     let mut limited = world();
-    limited.options.preemption_limits = Limits { victims: 0, ..Limits::default() };
+    limited.options.preemption_max_victims = 0;
     assert_eq!(message(&limited, &pending()), format!("{text} Preemption is not helpful: victim limit exceeded."));
 }
 

@@ -191,7 +191,7 @@ fn decisions(args: &Args) -> anyhow::Result<()> {
 /// Decisions that find a plan, on clusters without free capacity.
 fn preemptions(args: &Args) -> anyhow::Result<()> {
     let (clock, available) = (Clock::system(), Available::new());
-    let options = Options { preemption: Mode::Evict, ..Options::default() };
+    let options = Options { preempts: true, ..Options::default() };
     println!(
         "{:>8} {:>10}   {:>12} {:>16}   {:>12}",
         "clusters", "placed", "one cluster", "several clusters", "index/change"

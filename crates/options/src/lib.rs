@@ -1,19 +1,17 @@
 //! Tables of options: a field stands in its table once, with its default, help, rule and the ways in which it is given.
 //!
-//! [`options!`] makes the struct of them. A command line makes its flags of [`Table::FIELDS`], and [`announced`] is the
-//! form in which a leader tells them.
+//! [`options!`] makes the struct of an area. A command line makes its flags of [`Table::FIELDS`], and [`announced`] is
+//! the form in which a leader tells them.
+
+mod duration;
 
 use std::time::Duration;
 
-use ironclad_api::policy::PurgeMode;
 use ironclad_patch::FieldError;
+use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 
-use super::{
-    NoExecutePolicy,
-    eviction::{Check, Mode, no_execute_purge_mode},
-};
-use crate::{duration::in_words, taints::ByCondition};
+pub use duration::in_words;
 
 /// The options of an area.
 pub trait Table: Default + 'static {
@@ -38,7 +36,8 @@ pub trait Table: Default + 'static {
 }
 
 /// The flag of a field, which errors name.
-pub(super) fn flag(name: &str) -> String {
+#[must_use]
+pub fn flag(name: &str) -> String {
     format!("--{}", name.replace('_', "-"))
 }
 
@@ -96,9 +95,12 @@ impl Value {
 
 /// Values that a field may have.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Rule {
+pub enum Rule {
+    /// 0 to 1.
     Share,
+    /// 0 and more.
     NotNegative,
+    /// More than 0.
     Positive,
 }
 
@@ -132,8 +134,10 @@ pub struct Field<T> {
     pub set: fn(&mut T, Value) -> Result<(), String>,
     /// If it is also a flag of `plan`: its place there, and its help.
     pub planned: Option<(u8, &'static str)>,
-    pub(super) announced: bool,
-    pub(super) rule: Option<Rule>,
+    /// True if leaders tell it.
+    pub announced: bool,
+    /// Values that it may have, beside those of its type.
+    pub rule: Option<Rule>,
 }
 
 impl<T> Field<T> {
@@ -159,7 +163,7 @@ pub mod announced {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use super::{Field, Json, Table};
+    use super::{Field, Json, Table, Value};
 
     fn fields<T: Table>() -> impl Iterator<Item = &'static Field<T>> {
         T::FIELDS.iter().filter(|field| field.announced)
@@ -198,7 +202,11 @@ pub mod announced {
             let default = (field.get)(&options);
             let key = field.key(&default);
             if let Some(json) = given.get(&key) {
-                let value = default.read(json).ok_or_else(|| D::Error::custom(format!("{key} is {json}")))?;
+                let mut value = default.read(json).ok_or_else(|| D::Error::custom(format!("{key} is {json}")))?;
+                if let Value::Words(words) = &mut value {
+                    // Words of a newer leader that this version does not know are left out.
+                    words.retain(|word| (field.set)(&mut T::default(), Value::Words(vec![word.clone()])).is_ok());
+                }
                 (field.set)(&mut options, value).map_err(D::Error::custom)?;
             }
         }
@@ -206,32 +214,47 @@ pub mod announced {
     }
 }
 
-/// Type of a field.
-pub(super) trait Typed: Sized {
+/// Type of a field of the options `T`. The parameter lets the crate of `T` implement it for types of other crates.
+pub trait Typed<T>: Sized {
+    /// The value as flags have it.
     fn value(&self) -> Value;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is of another type, or none that the field may have; the text names the flag and what it may be.
     fn of(value: Value) -> Result<Self, String>;
 }
 
+/// Implements [`Typed`] for types, each with the options that have it, or for all options.
+#[macro_export]
 macro_rules! typed {
-    ($($type:ty: $this:ident => $value:expr, $pattern:pat => $read:expr;)+) => {$(
-        impl Typed for $type {
-            fn value(&self) -> Value {
-                let $this = self;
-                $value
-            }
+    ($($type:ty $(, of $options:ty)?: $this:ident => $value:expr, $pattern:pat => $read:expr;)+) => {$(
+        $crate::typed!(@ [$($options)?] $type: $this => $value, $pattern => $read);
+    )+};
+    (@ [] $type:ty: $this:ident => $value:expr, $pattern:pat => $read:expr) => {
+        impl<T> $crate::Typed<T> for $type {
+            $crate::typed!(@@ $this => $value, $pattern => $read);
+        }
+    };
+    (@ [$options:ty] $type:ty: $this:ident => $value:expr, $pattern:pat => $read:expr) => {
+        impl $crate::Typed<$options> for $type {
+            $crate::typed!(@@ $this => $value, $pattern => $read);
+        }
+    };
+    (@@ $this:ident => $value:expr, $pattern:pat => $read:expr) => {
+        fn value(&self) -> $crate::Value {
+            let $this = self;
+            $value
+        }
 
-            fn of(value: Value) -> Result<Self, String> {
-                match value {
-                    $pattern => $read,
-                    other => Err(format!("{other:?} is of another type")),
-                }
+        fn of(value: $crate::Value) -> Result<Self, String> {
+            match value {
+                $pattern => $read,
+                other => Err(format!("{other:?} is of another type")),
             }
         }
-    )+};
-}
-
-fn word(word: &str) -> Value {
-    Value::Word(word.to_owned())
+    };
 }
 
 typed! {
@@ -239,22 +262,20 @@ typed! {
     f64: this => Value::F64(*this), Value::F64(given) => Ok(given);
     i32: this => Value::I32(*this), Value::I32(given) => Ok(given);
     u32: this => Value::U32(*this), Value::U32(given) => Ok(given);
-    Duration: this => Value::Duration(Some(*this)), Value::Duration(Some(given)) => Ok(given);
+    usize: this => Value::U32((*this).try_into().unwrap_or(u32::MAX)),
+        Value::U32(given) => Ok(given.try_into().unwrap_or(usize::MAX));
+    String: this => Value::Word(this.clone()), Value::Word(given) => Ok(given);
     Vec<String>: this => Value::Words(this.clone()), Value::Words(given) => Ok(given);
-    ByCondition: this => Value::Bool(*this == Self::On),
-        Value::Bool(given) => Ok(if given { Self::On } else { Self::Off });
-    NoExecutePolicy: this => Value::Bool(*this == Self::Allowed),
-        Value::Bool(given) => Ok(if given { Self::Allowed } else { Self::Forbidden });
+    Duration: this => Value::Duration(Some(*this)), Value::Duration(Some(given)) => Ok(given);
     Option<Duration>: this => Value::Duration(*this), Value::Duration(given) => Ok(given);
-    Check: this => word(this.as_str()), Value::Word(given) => Self::parse(&given).map_err(|error| error.to_string());
-    Mode: this => word(this.as_str()), Value::Word(given) => Self::parse(&given).map_err(|error| error.to_string());
-    PurgeMode: this => Value::Word(format!("{this:?}")),
-        Value::Word(given) => no_execute_purge_mode(&given).map_err(|error| error.to_string());
+    SignedDuration: this => Value::Duration(Some(Duration::try_from(*this).unwrap_or_default())),
+        Value::Duration(Some(given)) => Ok(given.try_into().unwrap_or(Self::MAX));
 }
 
 /// Makes the struct of an area's options, its defaults, and its [`Table`]. An entry is
 /// `name: Type = default => "VALUE"` with other fields of its [`Field`]; its comment is the help of its flag.
 /// `besides` has the fields that have no flag.
+#[macro_export]
 macro_rules! options {
     (
         $(#[$meta:meta])*
@@ -279,17 +300,17 @@ macro_rules! options {
             }
         }
 
-        impl $crate::flags::table::Table for $options {
+        impl $crate::Table for $options {
             const HEADING: &'static str = $heading;
-            const FIELDS: &'static [$crate::flags::table::Field<Self>] = &[$(
-                $crate::flags::table::Field {
+            const FIELDS: &'static [$crate::Field<Self>] = &[$(
+                $crate::Field {
                     $($property: $with,)*
-                    ..$crate::flags::table::Field {
+                    ..$crate::Field {
                         name: stringify!($name),
                         help: concat!($($help),+),
                         value_name: $value_name,
-                        get: |options: &$options| $crate::flags::table::Typed::value(&options.$name),
-                        set: |options, value| $crate::flags::table::Typed::of(value).map(|value| options.$name = value),
+                        get: |options: &$options| $crate::Typed::<$options>::value(&options.$name),
+                        set: |options, value| $crate::Typed::<$options>::of(value).map(|value| options.$name = value),
                         planned: None,
                         announced: false,
                         rule: None,
@@ -299,5 +320,3 @@ macro_rules! options {
         }
     };
 }
-
-pub(super) use options;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// A duration as Go prints it, for messages that people know: `1m30s`, `500ms`, `0s`.
-pub(crate) fn in_words(duration: Duration) -> String {
+#[must_use]
+pub fn in_words(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     if seconds == 0 && millis > 0 {
         return format!("{millis}ms");

@@ -150,6 +150,14 @@ impl Daemon {
         Ok(self.child.kill().await?)
     }
 
+    /// Stops it, and fails if an API server refused it a right.
+    pub async fn stop_unrefused(self) -> anyhow::Result<()> {
+        let mut refused = self.errors();
+        refused.retain(|line| line.to_ascii_lowercase().contains("forbidden"));
+        ensure!(refused.is_empty(), "its account lacks rights:\n{}", refused.join("\n"));
+        self.stop().await
+    }
+
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let id = self.child.id().context("it ended by itself")?;
         let sent = Command::new("kill").args(["-TERM", &id.to_string()]).status().await?;

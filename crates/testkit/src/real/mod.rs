@@ -24,6 +24,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tempfile::TempDir;
 
 pub use self::{
+    account::as_account,
     bare::Bare,
     binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE, browser_or_skip},
     cluster::Cluster,
@@ -40,6 +41,7 @@ use self::{
     process::{Process, Spec, Sweeper},
 };
 
+mod account;
 mod bare;
 mod binaries;
 mod cluster;

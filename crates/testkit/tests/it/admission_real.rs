@@ -41,7 +41,8 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let (plane, kubectl) = (env.plane().kubeconfig().display().to_string(), env.plane().kubectl());
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
-    let run = ["run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0"];
+    let account = env.account().await?;
+    let run = ["run", "--kubeconfig", &account, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0"];
     let daemon = Daemon::start(run).await?;
 
     // A new configuration takes effect after a short time.
@@ -78,7 +79,7 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
 
     protection(kubectl).await?;
     conversion(kubectl).await?;
-    daemon.stop().await?;
+    daemon.stop_unrefused().await?;
 
     // Another replica, later, without the certificates.
     kubectl.run(["delete", "secret", "-n", "karmada-system", "ironclad-webhook-certificates"]).await?;
@@ -91,7 +92,7 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     })
     .await?;
     quota(kubectl).await?;
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }
 
 /// Quota of a binding is booked before it is stored, refused beyond the limit, and released with its deletion.

@@ -60,8 +60,9 @@ impl Fleet {
         let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(None) };
         let kubeconfig = env.plane().kubeconfig().display().to_string();
         ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
+        let account = env.account().await?;
         let own =
-            ["run", "--kubeconfig", &kubeconfig, "--metrics-bind-address=0", "--cluster-status-update-frequency=1s"];
+            ["run", "--kubeconfig", &account, "--metrics-bind-address=0", "--cluster-status-update-frequency=1s"];
         let run: Vec<String> = own.iter().chain(more).map(|flag| (*flag).to_owned()).chain(flags).collect();
         let daemon = Daemon::start(&run).await?;
         let (mut members, mut metrics, mut servers) = (Vec::new(), Vec::new(), Vec::new());
@@ -242,7 +243,7 @@ async fn members_scale_with_and_without_the_control_plane_on_real_kube_apiserver
     fleet.steady("constant load", 8, both, &[4, 4]).await?;
 
     // Without the control plane: members follow the load, and keep what they have when it is back.
-    daemon.stop().await?;
+    daemon.stop_unrefused().await?;
     fleet.until_replicas("members scale up alone", 12, both, &[6, 6]).await?;
     fleet.until_replicas("members scale down alone", 4, both, &[2, 2]).await?;
     let daemon = Daemon::start(&fleet.run).await?;
@@ -268,7 +269,7 @@ async fn members_scale_with_and_without_the_control_plane_on_real_kube_apiserver
     fleet.steady("afterwards", 8, &[0], &[8]).await?;
     ensure!(fleet.bounds(0).await? == Some((2, 12)), "{:?}", fleet.bounds(0).await?);
     fleet.until_recorded(&[("member1", 8)]).await?;
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }
 
 #[tokio::test]
@@ -299,5 +300,5 @@ async fn the_control_plane_scales_on_real_kube_apiservers() -> anyhow::Result<()
         Ok(())
     })
     .await?;
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

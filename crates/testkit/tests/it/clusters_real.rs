@@ -41,6 +41,8 @@ spec: {syncMode: Pull, region: REGION}
 
 struct Plane<'a> {
     kubeconfig: String,
+    /// Kubeconfig of `run`.
+    account: String,
     kubectl: &'a Kubectl,
     member: &'a Kubectl,
 }
@@ -48,7 +50,7 @@ struct Plane<'a> {
 impl Plane<'_> {
     async fn run(&self, more: &[&str]) -> anyhow::Result<Daemon> {
         let words =
-            ["run", "--kubeconfig", &self.kubeconfig, "--metrics-bind-address=0", "--webhook-bind-address=127.0.0.1:0"];
+            ["run", "--kubeconfig", &self.account, "--metrics-bind-address=0", "--webhook-bind-address=127.0.0.1:0"];
         Daemon::start(words.into_iter().chain(more.iter().copied())).await
     }
 
@@ -171,6 +173,7 @@ async fn clusters_are_an_aggregated_api_and_are_carried_over_and_back() -> anyho
     };
     let plane = Plane {
         kubeconfig: env.plane().kubeconfig().display().to_string(),
+        account: env.account().await?,
         kubectl: env.plane().kubectl(),
         member: env.member(0).kubectl(),
     };
@@ -189,7 +192,7 @@ async fn clusters_are_an_aggregated_api_and_are_carried_over_and_back() -> anyho
     .await?;
     plane.serves(false).await?;
     let before = plane.untouched().await?;
-    run.stop().await?;
+    run.stop_unrefused().await?;
 
     let port = free_port()?.to_string();
     let aggregate = ["--aggregate-clusters", "--clusters-bind-address", &port];
@@ -214,7 +217,7 @@ async fn clusters_are_an_aggregated_api_and_are_carried_over_and_back() -> anyho
     let definitions = plane.kubectl.run(["get", "crds", "-o", "name"]).await?;
     ensure!(!definitions.contains("/clusters.cluster.karmada.io"), "{definitions}");
     let before = plane.untouched().await?;
-    run.stop().await?;
+    run.stop_unrefused().await?;
 
     let run = plane.run(&[]).await?;
     plane.serves(false).await?;
@@ -223,5 +226,5 @@ async fn clusters_are_an_aggregated_api_and_are_carried_over_and_back() -> anyho
         "unjoin", "member1", "--yes", "--no-drain", "--cluster-kubeconfig", &member, "--kubeconfig", &plane.kubeconfig,
     ];
     ironclad(unjoin).await?.success()?;
-    run.stop().await
+    run.stop_unrefused().await
 }

@@ -133,9 +133,10 @@ async fn replicas_of_run_answer_for_the_leader() -> anyhow::Result<()> {
     plane.kubectl.run(["create", "configmap", OLD_REPORT, "-n", "karmada-system"]).await?;
     // The Service leads to the second replica, whoever leads.
     let service = format!("default/explain:{second}");
+    let account = env.account().await?;
     let run = |port: &str| {
         let words =
-            ["run", "--kubeconfig", &plane.kubeconfig, "--metrics-bind-address=0", "--feature-gates=Failover=true"];
+            ["run", "--kubeconfig", &account, "--metrics-bind-address=0", "--feature-gates=Failover=true"];
         let own = ["--explain-bind-address", port, "--explain-service", &service];
         words.into_iter().chain(own).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -168,9 +169,9 @@ async fn replicas_of_run_answer_for_the_leader() -> anyhow::Result<()> {
         check_headers(port).await?;
     }
 
-    leader.stop().await?;
+    leader.stop_unrefused().await?;
     until("the next leader answers", DEADLINE, async || plane.is_told().await).await?;
-    replica.stop().await?;
+    replica.stop_unrefused().await?;
     let services = plane.kubectl.run(["get", "apiservices", "-o", "name"]).await?;
     ensure!(!services.contains("explain.ironclad.io"), "the last process takes it with it: {services}");
     ensure!(plane.eviction().await?, "without a leader the queue is rebuilt");

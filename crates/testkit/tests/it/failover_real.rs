@@ -31,10 +31,11 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
     // Windows and thresholds are short to save time: the test is about the rate.
     let (rate, port) = (format!("--resource-eviction-rate={RATE}"), free_port()?.to_string());
+    let account = env.account().await?;
     let run = [
         "run",
         "--kubeconfig",
-        &kubeconfig,
+        &account,
         "--metrics-bind-address=0",
         "--feature-gates=Failover=true",
         &rate,
@@ -80,7 +81,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     })
     .await?;
     // Without a leader: the verbs compute the same queue from the objects.
-    daemon.stop().await?;
+    daemon.stop_unrefused().await?;
     by(Source::Objects).await?;
     let daemon = Daemon::start(run).await?;
     by(Source::Leader).await?;
@@ -95,7 +96,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     env.member(0).start_api_server().await?;
     fleet.back().await?;
     tasks.kill();
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }
 
 /// Source of the output of the verbs.

@@ -32,8 +32,9 @@ async fn the_flows_on_real_kube_apiservers() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
+    let account = env.account().await?;
     let daemon = Daemon::start([
-        "run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0",
+        "run", "--kubeconfig", &account, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0",
     ])
     .await?;
     for (n, member) in env.members().iter().enumerate() {
@@ -49,5 +50,5 @@ async fn the_flows_on_real_kube_apiservers() -> anyhow::Result<()> {
     .await?;
     let members: Vec<_> = env.members().iter().map(|m| m.kubectl().clone()).collect();
     flows::walk(kubectl, &members).await?;
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, ensure};
 use ironclad_cli::manifests::{Release, Values, objects};
 use ironclad_testkit::{
     binary::{Daemon, binary, free_port, ironclad},
-    real::{Binaries, Config, Kubectl, NodeShape, RealEnv, until},
+    real::{Binaries, Config, Kubectl, NodeShape, RealEnv, as_account, until},
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -218,15 +218,6 @@ async fn objects_of_each_mode_are_accepted() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A kubeconfig for the same server, with a token in place of the administrator's certificate.
-fn with_token(kubeconfig: &Path, token: &str) -> anyhow::Result<String> {
-    let admin: Value = serde_saphyr::from_str(&fs::read_to_string(kubeconfig)?)?;
-    let mut own = admin.clone();
-    let user = own["users"][0]["name"].clone();
-    own["users"] = json!([{"name": user, "user": {"token": token}}]);
-    Ok(own.to_string())
-}
-
 /// The specification of the Pods of release one.
 async fn pod_of_the_release(kubectl: &Kubectl) -> anyhow::Result<Value> {
     let deployment = kubectl.run(["get", "deployment", "one", "-n", NAMESPACE, "-o", "json"]).await?;
@@ -236,10 +227,7 @@ async fn pod_of_the_release(kubectl: &Kubectl) -> anyhow::Result<Value> {
 /// Writes a kubeconfig with the rights of these Pods, beside that of an administrator. Returns its path.
 async fn as_the_account(kubectl: &Kubectl, pod: &Value, admins: &Path, dir: &Path) -> anyhow::Result<PathBuf> {
     let account = pod["serviceAccountName"].as_str().context("a ServiceAccount")?;
-    let token = kubectl.run(["create", "token", account, "-n", NAMESPACE]).await?;
-    let kubeconfig = dir.join("kubeconfig");
-    fs::write(&kubeconfig, with_token(admins, token.trim())?)?;
-    Ok(kubeconfig)
+    as_account(kubectl, (NAMESPACE, account), admins, dir).await
 }
 
 /// Starts the program with the arguments of these Pods. Their volume is a folder of the test.

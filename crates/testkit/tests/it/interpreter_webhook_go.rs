@@ -221,7 +221,8 @@ async fn webhook_in_go_interprets_on_real_kube_apiservers() -> anyhow::Result<()
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
-    let run = ["run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0"];
+    let account = env.account().await?;
+    let run = ["run", "--kubeconfig", &account, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0"];
     let daemon = Daemon::start(run.iter().chain(&GATES)).await?;
     for (n, member) in env.members().iter().enumerate() {
         let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
@@ -233,5 +234,5 @@ async fn webhook_in_go_interprets_on_real_kube_apiservers() -> anyhow::Result<()
     let members: Vec<_> = env.members().iter().map(|member| member.kubectl().clone()).collect();
     walk(env.plane().kubectl(), &members, &dir.path().join("webhook.json").display().to_string()).await?;
     webhook.stop().await?;
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

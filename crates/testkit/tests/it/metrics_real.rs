@@ -95,8 +95,9 @@ async fn metrics_of_members_behind_a_real_kube_apiserver() -> anyhow::Result<()>
     env.member(0).kubectl().apply(&pod("web-0", "250m", "10")).await?;
     env.member(1).kubectl().apply(&pod("web-0", "100m", "30")).await?;
     let port = free_port()?.to_string();
+    let account = env.account().await?;
     let daemon = Daemon::start([
-        "run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--metrics-adapter-bind-address", &port,
+        "run", "--kubeconfig", &account, "--metrics-bind-address", "0", "--metrics-adapter-bind-address", &port,
     ])
     .await?;
     for (n, member) in env.members().iter().enumerate() {
@@ -153,5 +154,5 @@ async fn metrics_of_members_behind_a_real_kube_apiserver() -> anyhow::Result<()>
         })
         .await?;
     }
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

@@ -61,7 +61,8 @@ async fn preemption_on_real_kube_apiservers() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
-    let daemon = Daemon::start(["run", "--kubeconfig", &plane].into_iter().chain(FLAGS)).await?;
+    let account = env.account().await?;
+    let daemon = Daemon::start(["run", "--kubeconfig", &account].into_iter().chain(FLAGS)).await?;
     for (n, member) in env.members().iter().enumerate() {
         let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
         ironclad(["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?.success()?;
@@ -75,5 +76,5 @@ async fn preemption_on_real_kube_apiservers() -> anyhow::Result<()> {
     .await?;
     let members: Vec<_> = env.members().iter().map(|m| m.kubectl().clone()).collect();
     walk(kubectl, &members).await?;
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

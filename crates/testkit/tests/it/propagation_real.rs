@@ -22,7 +22,8 @@ async fn propagation_on_real_kube_apiservers() -> anyhow::Result<()> {
     ensure!(early.stderr.contains("ironclad crds --install"), "the remedy is missing: {}", early.stderr);
 
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
-    let daemon = Daemon::start(["run", "--kubeconfig", &plane, "--metrics-bind-address", "0"]).await?;
+    let account = env.account().await?;
+    let daemon = Daemon::start(["run", "--kubeconfig", &account, "--metrics-bind-address", "0"]).await?;
     for (n, member) in env.members().iter().enumerate() {
         let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
         let joined = ironclad(["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?;
@@ -48,5 +49,5 @@ async fn propagation_on_real_kube_apiservers() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

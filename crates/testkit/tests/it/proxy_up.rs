@@ -243,8 +243,9 @@ async fn run_serves_the_proxy_on_a_listener_of_its_own() -> anyhow::Result<()> {
     let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
+    let account = env.account().await?;
     let daemon = Daemon::start([
-        "run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--proxy-bind-address", "127.0.0.1:0",
+        "run", "--kubeconfig", &account, "--metrics-bind-address", "0", "--proxy-bind-address", "127.0.0.1:0",
     ])
     .await?;
     let member = &env.members()[0];
@@ -278,5 +279,5 @@ async fn run_serves_the_proxy_on_a_listener_of_its_own() -> anyhow::Result<()> {
     ensure!(who.stdout.contains("system:serviceaccount:default:bot"), "{who:?}");
     let spoofed = bot.output(["get", "pods", "--as", "jane"], "").await?;
     ensure!(spoofed.stderr.contains("cannot impersonate resource \"users\""), "{spoofed:?}");
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

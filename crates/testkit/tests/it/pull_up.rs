@@ -271,9 +271,10 @@ async fn agents_serve_members_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     let listeners = [format!("127.0.0.1:{}", free_port()?), format!("127.0.0.1:{}", free_port()?)];
     let seam = Seam::system("test");
     let front = balance(&seam, listeners.clone()).await?;
+    let account = env.account().await?;
     let run = async |listener: &str, until: &str| {
         let (listener, front) = (format!("--proxy-bind-address={listener}"), format!("--proxy-url=https://{front}"));
-        let line = ["run", "--kubeconfig", &of_plane, "--metrics-bind-address=0", &listener, &front];
+        let line = ["run", "--kubeconfig", &account, "--metrics-bind-address=0", &listener, &front];
         Ok::<_, anyhow::Error>(Daemon::start_until(line, until).await?.0)
     };
     let leader = run(&listeners[0], "ready").await?;
@@ -309,13 +310,13 @@ async fn agents_serve_members_of_a_real_kube_apiserver() -> anyhow::Result<()> {
         answers(listener).await?;
     }
     // A replica that comes back gets its tunnel again.
-    other.stop().await?;
+    other.stop_unrefused().await?;
     let other = run(&listeners[1], "proxy to members").await?;
     answers(&listeners[1]).await?;
     answers(&listeners[0]).await?;
     serving.stop().await?;
-    other.stop().await?;
-    leader.stop().await?;
+    other.stop_unrefused().await?;
+    leader.stop_unrefused().await?;
     seam.tasks.kill();
     Ok(())
 }

@@ -55,7 +55,8 @@ async fn verbs_use_the_settings_that_the_leader_of_run_announces() -> anyhow::Re
         ironclad(line).await
     };
     let loss = ["plan", "cluster-loss", "m1"].as_slice();
-    let run = ["run", "--kubeconfig", &kubeconfig, "--metrics-bind-address=0"];
+    let account = env.account().await?;
+    let run = ["run", "--kubeconfig", &account, "--metrics-bind-address=0"];
 
     // Nobody has led yet.
     let doctor = verb(&["doctor"]).await?;
@@ -86,7 +87,7 @@ async fn verbs_use_the_settings_that_the_leader_of_run_announces() -> anyhow::Re
         ensure!(off.stderr.contains("feature gate Failover is off"), "{words:?}: {off:?}");
         ensure!(!off.stderr.contains(ASSUMED), "{words:?}: {off:?}");
     }
-    daemon.stop().await?;
+    daemon.stop_unrefused().await?;
     // A leader that stopped: its settings are the last ones that are known.
     let plan = verb(loss).await?;
     ensure!(plan.stderr.contains("feature gate Failover is off"), "{plan:?}");
@@ -105,5 +106,5 @@ async fn verbs_use_the_settings_that_the_leader_of_run_announces() -> anyhow::Re
     ensure!(announced.contains(r#"\"resourceEvictionRate\":7"#), "{announced}");
     let doctor = verb(&["doctor"]).await?;
     ensure!(!doctor.stdout.contains("federatedResourceQuotaSync does not run"), "{doctor:?}");
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

@@ -97,7 +97,8 @@ async fn what_a_karmada_left_is_gone_on_with() -> anyhow::Result<()> {
     ironclad(["join", "member1", "--kubeconfig", &of_plane, "--cluster-kubeconfig", &of_member]).await?.success()?;
     let before = marks(plane, member).await?;
 
-    let run = ["run", "--take-over-karmada", "--kubeconfig", &of_plane, "--metrics-bind-address=0"];
+    let account = env.account().await?;
+    let run = ["run", "--take-over-karmada", "--kubeconfig", &account, "--metrics-bind-address=0"];
     let daemon = Daemon::start(run).await?;
     until("the chain is whole", DEADLINE, async || {
         let tree = ironclad(["tree", "deploy/web", "--kubeconfig", &of_plane]).await?.success()?;
@@ -136,5 +137,5 @@ async fn what_a_karmada_left_is_gone_on_with() -> anyhow::Result<()> {
     ]);
     let holder = holder.await?;
     ensure!(holder.starts_with("ironclad_"), "{holder}");
-    daemon.stop().await
+    daemon.stop_unrefused().await
 }

@@ -41,6 +41,7 @@ ironclad:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{- if .webhooks.enabled }}{{ $ports = append $ports (dict "name" "webhooks" "port" (int .webhooks.port)) }}{{ end }}
 {{- if .explain.enabled }}{{ $ports = append $ports (dict "name" "explain" "port" (int .explain.port)) }}{{ end }}
 {{- if .metricsAdapter.enabled }}{{ $ports = append $ports (dict "name" "metrics-adapter" "port" (int .metricsAdapter.port)) }}{{ end }}
+{{- if .clusters.enabled }}{{ $ports = append $ports (dict "name" "clusters" "port" (int .clusters.port)) }}{{ end }}
 {{- if .proxy.url }}{{ $ports = append $ports (dict "name" "proxy" "port" (int .proxy.port)) }}{{ end }}
 {{- if .dashboard.hosts }}{{ $ports = append $ports (dict "name" "dashboard" "port" (int .dashboard.port)) }}{{ end }}
 {{- end }}
@@ -79,6 +80,9 @@ ironclad:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{- end }}
 {{- if .metricsAdapter.enabled }}
 {{- $words = concat $words (list (printf "--metrics-adapter-bind-address=0.0.0.0:%d" (int .metricsAdapter.port)) (printf "--metrics-adapter-service=%s:%d" $service (int .metricsAdapter.port))) }}
+{{- end }}
+{{- if .clusters.enabled }}
+{{- $words = concat $words (list "--aggregate-clusters" (printf "--clusters-bind-address=0.0.0.0:%d" (int .clusters.port)) (printf "--clusters-service=%s:%d" $service (int .clusters.port))) }}
 {{- end }}
 {{- if .proxy.url }}
 {{- $words = concat $words (list (printf "--proxy-bind-address=0.0.0.0:%d" (int .proxy.port)) (printf "--proxy-url=%s" .proxy.url)) }}

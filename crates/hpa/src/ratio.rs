@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn tolerances_are_printed_as_they_are_read() {
-        for (text, want) in [("0.1", "0.1"), ("50m", "0.05"), ("0", "0"), ("1", "1"), ("1u", "0.000001"), ("10", "10")] {
+        for (text, want) in [("0.1", "0.1"), ("50m", "0.05"), ("0", "0"), ("1", "1"), ("1u", "0.000001"), ("10", "10")]
+        {
             let tolerance = Tolerance::parse(text).unwrap();
             assert_eq!(tolerance.to_string(), want, "{text}");
             assert_eq!(Tolerance::parse(want), Some(tolerance), "{text}");

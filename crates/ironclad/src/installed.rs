@@ -12,7 +12,7 @@ const ROWS: [&str; 9] = [
     "{mode: embedded, embedded: {publicAddresses: [fleet.example, 10.0.0.5], simulatedMembers: 3}, controllers: ['*', '-namespace']}",
     "{mode: embedded, featureGates: {Failover: true, PropagateDeps: false}, extraArgs: [--resource-eviction-rate=1]}",
     "mode: external",
-    "{mode: external, external: {explain: {enabled: true}, metricsAdapter: {enabled: true}, install: []}}",
+    "{mode: external, external: {explain: {enabled: true}, metricsAdapter: {enabled: true}, clusters: {enabled: true}, install: []}}",
     "{mode: external, external: {kubeconfigSecret: {name: plane}, proxy: {url: 'https://fleet.example:8447'}}}",
     "{mode: external, external: {webhooks: {url: 'https://hooks.example'}}, controllers: ['*', '-scheduler'], extraArgs: [-v, '3']}",
     "{mode: agent, agent: {clusterName: member1}}",

@@ -203,7 +203,11 @@ mod tests {
         autoscaler.autoscaler.sync_period = SignedDuration::from_secs(1);
         assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period.as_secs(), 1);
         scheduler.controllers.push(controller(AUTOSCALING, Running::SwitchedOff));
-        assert_eq!(merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period.as_secs(), 1, "switched off there");
+        assert_eq!(
+            merged(&[&scheduler, &autoscaler]).unwrap().autoscaler.sync_period.as_secs(),
+            1,
+            "switched off there"
+        );
     }
 
     #[test]

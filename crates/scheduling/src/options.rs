@@ -14,7 +14,7 @@ use crate::{
 };
 
 options! {
-/// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16; operations.md 8.3).
+/// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16; specification/operations.md 8.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options under "Scheduler" {
     /// Schedule only bindings that name this scheduler

@@ -32,10 +32,7 @@ pub(super) async fn of_nodes(
     let members = members::connect(client, kubeconfig, members::Way::default(), &clusters).await;
     let members = members::without_unready(members, &clusters);
     let found = top::of_nodes(&members, None, false, clock, MEMBER_MAX).await;
-    let row = |figure: &Figure| {
-        let of = found.whole.get(&(figure.cluster.clone(), figure.name.clone()));
-        json!({ "name": figure.name, "used": figure.used, "of": of })
-    };
+    let row = |figure: &Figure| json!({ "name": figure.name, "used": figure.used, "of": figure.of });
     Ok(json!({ "rows": found.rows.iter().map(row).collect::<Vec<_>>(), "notes": notes(&found.silent) }))
 }
 

@@ -76,6 +76,7 @@ fn check(release: &Release) -> Result<(), String> {
     for (path, on) in [
         ("external.explain.enabled", values.is_on("external.explain.enabled")),
         ("external.metricsAdapter.enabled", values.is_on("external.metricsAdapter.enabled")),
+        ("external.clusters.enabled", values.is_on("external.clusters.enabled")),
         ("external.rbac.escalate", values.is_on("external.rbac.escalate")),
     ] {
         if on && !is_own_cluster(release) {
@@ -120,6 +121,7 @@ fn ports(release: &Release) -> Result<Vec<Port>, String> {
         ("webhooks", "webhooks", values.is_on("external.webhooks.enabled")),
         ("explain", "explain", values.is_on("external.explain.enabled")),
         ("metrics-adapter", "metricsAdapter", values.is_on("external.metricsAdapter.enabled")),
+        ("clusters", "clusters", values.is_on("external.clusters.enabled")),
         ("proxy", "proxy", !values.is_empty("external.proxy.url")),
         (DASHBOARD, DASHBOARD, !values.is_empty("external.dashboard.hosts")),
     ] {
@@ -163,6 +165,11 @@ fn arguments(release: &Release) -> Vec<String> {
         words.push(format!("--metrics-adapter-bind-address={}", listens("metricsAdapter")));
         words.push(format!("--metrics-adapter-service={}", service("metricsAdapter")));
     }
+    if values.is_on("external.clusters.enabled") {
+        words.push("--aggregate-clusters".to_owned());
+        words.push(format!("--clusters-bind-address={}", listens("clusters")));
+        words.push(format!("--clusters-service={}", service("clusters")));
+    }
     if !values.is_empty("external.proxy.url") {
         words.push(format!("--proxy-bind-address={}", listens("proxy")));
         words.push(format!("--proxy-url={}", values.text("external.proxy.url")));
@@ -186,7 +193,7 @@ fn roles(release: &Release) -> Vec<Value> {
     vec![
         json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name, "labels": labels},
-            "rules": rights::rules(values.is_on("external.rbac.escalate")),
+            "rules": rights::rules(values.is_on("external.clusters.enabled"), values.is_on("external.rbac.escalate")),
         }),
         json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding",

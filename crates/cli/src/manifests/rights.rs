@@ -4,6 +4,7 @@
 //! roles that are granted to others (users, agents, bootstrap tokens) are within these, as an API server lets nobody
 //! grant more than he has.
 
+use ironclad_api::cluster::STORED_GROUP;
 use serde_json::{Value, json};
 
 /// API groups, resources and verbs.
@@ -57,12 +58,19 @@ const RIGHTS: [Right; 10] = [
     (&["authentication.k8s.io", "authorization.k8s.io"], &["subjectaccessreviews", "tokenreviews"], &["create"]),
 ];
 
-/// Rules of the role. With `escalate` it may write roles that grant what it does not have.
-pub(super) fn rules(escalate: bool) -> Vec<Value> {
+/// `run --aggregate-clusters`: it stores Clusters in the names of those who write them.
+const AGGREGATES: [Right; 2] =
+    [(&[STORED_GROUP], &["*"], &["*"]), (&["", "authentication.k8s.io"], &["*"], &["impersonate"])];
+/// Roles may be written that grant what the account does not have.
+const ESCALATES: [Right; 1] = [(&[RBAC], &["clusterroles", "roles"], &["bind", "escalate"])];
+
+/// Rules of the role. Each of the further ones makes its account an administrator.
+pub(super) fn rules(aggregates: bool, escalates: bool) -> Vec<Value> {
     let rule =
         |(groups, resources, verbs): &Right| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
-    let all: Right = (&[RBAC], &["clusterroles", "roles"], &["bind", "escalate"]);
-    RIGHTS.iter().chain(escalate.then_some(&all)).map(rule).collect()
+    let further = [(aggregates, AGGREGATES.as_slice()), (escalates, &ESCALATES)];
+    let further = further.into_iter().filter(|(is_on, _)| *is_on).flat_map(|(_, rights)| rights);
+    RIGHTS.iter().chain(further).map(rule).collect()
 }
 
 #[cfg(test)]
@@ -103,7 +111,7 @@ mod tests {
         let texts = |rule: &Value, field: &str| -> Vec<String> {
             rule[field].as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
         };
-        let (own, mut beyond, mut seen) = (rules(false), Vec::new(), 0);
+        let (own, mut beyond, mut seen) = (rules(false, false), Vec::new(), 0);
         for object in granted.chain([bootstrapper]) {
             for rule in object["rules"].as_array().into_iter().flatten() {
                 for group in texts(rule, "apiGroups") {
@@ -124,7 +132,7 @@ mod tests {
 
     #[test]
     fn it_is_no_administrator_unless_asked() {
-        let plain = rules(false);
+        let plain = rules(false, false);
         for (group, resource, verb, want) in [
             ("apps", "deployments", "patch", true),
             ("apps", "deployments/status", "update", true),
@@ -139,6 +147,14 @@ mod tests {
         ] {
             assert_eq!(allowed(&plain, group, resource, verb), want, "{verb} {resource}.{group}");
         }
-        assert!(allowed(&rules(true), RBAC, "clusterroles", "escalate"));
+        assert!(allowed(&rules(false, true), RBAC, "clusterroles", "escalate"));
+        let aggregating = rules(true, false);
+        for (group, resource, verb) in [
+            (STORED_GROUP, "clusters/status", "update"),
+            ("", "groups", "impersonate"),
+            ("authentication.k8s.io", "userextras/example.com/team", "impersonate"),
+        ] {
+            assert!(allowed(&aggregating, group, resource, verb), "{verb} {resource}.{group}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use ironclad_api::{ResourceList, quantity::Amount};
-use ironclad_planning::views;
+use ironclad_planning::views::{self, Capacity, Counts};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -49,19 +49,63 @@ impl Used {
     }
 }
 
+impl From<Counts> for Used {
+    fn from(counts: Counts) -> Self {
+        Self { cpu_millis: counts.cpu_millis, memory_bytes: counts.memory_bytes }
+    }
+}
+
 /// Usage of a pod, a container or a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Figure {
     /// Its member.
     pub cluster: String,
     /// Its namespace; empty for nodes.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Its name.
     pub name: String,
     /// The container, if each is a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// Its usage.
     pub used: Used,
+    /// Allocatable resources of a node, or its capacity, if they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<Used>,
+}
+
+/// Usage of a cluster, and what its nodes have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClusterFigure {
+    pub name: String,
+    /// Usage of its nodes, if it reports that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
+    /// `None` if it never reported its resources: they are unknown, not zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
+}
+
+impl ClusterFigure {
+    /// The cells of its row.
+    #[must_use]
+    pub fn cells(&self) -> Vec<String> {
+        let unknown = || ["-".to_owned(), "-".to_owned()];
+        let [cpu, memory] = self.used.map_or_else(unknown, Used::cells);
+        let of = |part: fn(Capacity) -> Counts| self.capacity.map(part);
+        let parts = [of(|all| all.requested), of(|all| all.waiting), of(|all| all.allocatable)];
+        let [requested, waiting, allocatable] =
+            parts.map(|part| part.map_or_else(unknown, |part| Used::from(part).cells()));
+        let pods = |part: Option<Counts>| part.map_or_else(|| "-".to_owned(), |part| part.pods.to_string());
+        let mut cells = vec![self.name.clone()];
+        for (used, column) in [(cpu, 0), (memory, 1)] {
+            cells.push(used);
+            cells.extend([&requested, &waiting, &allocatable].map(|part| part[column].clone()));
+        }
+        cells.extend([pods(parts[0]), pods(parts[2])]);
+        cells
+    }
 }
 
 /// The rows of a `PodMetricsList`: one for each pod, or for each container.
@@ -76,6 +120,7 @@ pub fn pods(cluster: &str, list: &Value, each_container: bool) -> Vec<Figure> {
             name: text(&item["metadata"]["name"]),
             container: container.map(|c| text(&c["name"])),
             used,
+            of: None,
         };
         if each_container {
             rows.extend(containers().map(|c| row(Some(c), Used::of(&c["usage"]))));
@@ -98,6 +143,7 @@ pub fn nodes(cluster: &str, list: &Value) -> Vec<Figure> {
             name: text(&item["metadata"]["name"]),
             container: None,
             used: Used::of(&item["usage"]),
+            of: None,
         })
         .collect()
 }
@@ -120,8 +166,7 @@ pub fn sort(rows: &mut [Figure], by: Option<SortBy>) {
 /// CPU and memory in a list of resources.
 #[must_use]
 pub fn amounts(list: &ResourceList) -> Used {
-    let counts = views::amounts(list);
-    Used { cpu_millis: counts.cpu_millis, memory_bytes: counts.memory_bytes }
+    views::amounts(list).into()
 }
 
 /// A percentage such as `12%`, or a dash if the total is zero.
@@ -164,6 +209,29 @@ mod tests {
         let containers = pods("m1", &list(), true);
         assert_eq!(containers.len(), 3);
         assert_eq!(containers[1].container.as_deref(), Some("d"));
+    }
+
+    #[test]
+    fn rows_of_clusters() {
+        let counts = |cpu_millis, pods| Counts { cpu_millis, memory_bytes: cpu_millis << 20, pods };
+        let capacity = Capacity { allocatable: counts(4000, 110), requested: counts(100, 3), waiting: counts(0, 0) };
+        let used = Used { cpu_millis: 7, memory_bytes: 9 << 20 };
+        let row = |used, capacity| ClusterFigure { name: "m1".to_owned(), used, capacity };
+        for (row, cells, json) in [
+            (
+                row(Some(used), Some(capacity)),
+                "m1 7m 100m 0m 4000m 9Mi 100Mi 0Mi 4000Mi 3 110",
+                json!({"name": "m1", "used": used, "capacity": capacity}),
+            ),
+            (row(None, None), "m1 - - - - - - - - - -", json!({"name": "m1"})),
+        ] {
+            assert_eq!(row.cells().join(" "), cells);
+            assert_eq!(json!(row), json);
+        }
+        let pod = json!(pods("m1", &list(), false)[1]);
+        let want = json!({"cluster": "m1", "namespace": "shop", "name": "a",
+            "used": {"cpuMillis": 2000, "memoryBytes": 1 << 30}});
+        assert_eq!(pod, want);
     }
 
     #[test]

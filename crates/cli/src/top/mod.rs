@@ -2,21 +2,24 @@
 
 pub mod figures;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use anyhow::bail;
 use http::Request;
+use ironclad_planning::views;
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Client, ResourceExt as _, api::ListParams};
+use serde::Serialize;
 use serde_json::Value;
 
-use self::figures::{Figure, SortBy, Used, amounts, nodes, pods, share, sort};
+use self::figures::{ClusterFigure, Figure, SortBy, Used, amounts, nodes, pods, share, sort};
 use crate::{
     connect::Plane,
     members::{self, Answers, Member, Silent},
-    pages, print,
+    pages,
+    print::{self, Output},
     report::answer,
 };
 
@@ -48,7 +51,8 @@ pub enum Verb {
     /// Pods
     #[command(visible_aliases = ["pods", "po"], after_help = "Examples:
   ironclad top pod -n shop -l app=web
-  ironclad top pod -A --containers --sort-by memory --sum")]
+  ironclad top pod -A --containers --sort-by memory --sum
+  ironclad top pod -A -o json")]
     Pod {
         /// Only the pod of this name
         #[arg(value_name = "NAME")]
@@ -69,7 +73,7 @@ pub enum Verb {
         #[arg(long)]
         containers: bool,
         /// Print the sum in a last row
-        #[arg(long)]
+        #[arg(long, conflicts_with = "output")]
         sum: bool,
         #[command(flatten)]
         shape: Shape,
@@ -114,6 +118,9 @@ pub struct Shape {
     /// Do not print the heading
     #[arg(long)]
     pub no_headers: bool,
+    /// Output format
+    #[arg(short, long, value_parser = Output::without(&[Output::Wide, Output::Name]), default_value = "table", value_name = "FORMAT")]
+    pub output: Output,
 }
 
 impl Shape {
@@ -123,12 +130,24 @@ impl Shape {
         Ok(members::without_unready(members, &clusters))
     }
 
-    fn print(&self, heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
+    /// Prints figures, as rows with these cells or as objects.
+    fn print<F: Serialize>(
+        &self,
+        heading: &[&str],
+        figures: &[F],
+        cells: impl Fn(&F) -> Vec<String>,
+        last: Option<Vec<String>>,
+    ) -> anyhow::Result<()> {
+        if self.output.is_objects() {
+            let items = figures.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+            return print::out(&print::objects(self.output, &[print::list(items)])?);
+        }
+        let rows: Vec<_> = figures.iter().map(cells).chain(last).collect();
         if rows.is_empty() {
             print::note("no metrics found");
             return Ok(());
         }
-        let text = print::table(heading, rows);
+        let text = print::table(heading, &rows);
         let skipped = if self.no_headers { text.find('\n').map_or(0, |at| at + 1) } else { 0 };
         print::out(&text[skipped..])
     }
@@ -168,7 +187,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }
         Verb::Node { name, selector, show_capacity, shape } => {
             let members = shape.members(command, &client).await?;
-            let NodeUsage { mut rows, whole, silent } =
+            let NodeUsage { mut rows, silent } =
                 of_nodes(&members, selector.as_deref(), *show_capacity, clock, command.timeout).await;
             rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
             silent.print();
@@ -177,18 +196,16 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
                 bail!("no member reports a node {name}\n  try: ironclad get nodes -s members");
             }
             sort(&mut rows, shape.sort_by);
-            let rows: Vec<Vec<String>> = rows
-                .iter()
-                .map(|row| {
-                    let whole = whole.get(&(row.cluster.clone(), row.name.clone())).copied().unwrap_or_default();
-                    let [cpu, memory] = row.used.cells();
-                    let of_cpu = share(row.used.cpu_millis, whole.cpu_millis);
-                    let of_memory = share(row.used.memory_bytes, whole.memory_bytes);
-                    vec![row.name.clone(), row.cluster.clone(), cpu, of_cpu, memory, of_memory]
-                })
-                .collect();
+            let cells = |row: &Figure| {
+                let of = row.of.unwrap_or_default();
+                let [cpu, memory] = row.used.cells();
+                let of_cpu = share(row.used.cpu_millis, of.cpu_millis);
+                let of_memory = share(row.used.memory_bytes, of.memory_bytes);
+                vec![row.name.clone(), row.cluster.clone(), cpu, of_cpu, memory, of_memory]
+            };
             if !rows.is_empty() || silent.is_empty() {
-                shape.print(&["NAME", "CLUSTER", "CPU(cores)", "CPU%", "MEMORY(bytes)", "MEMORY%"], &rows)?;
+                let heading = ["NAME", "CLUSTER", "CPU(cores)", "CPU%", "MEMORY(bytes)", "MEMORY%"];
+                shape.print(&heading, &rows, cells, None)?;
             }
             silent.verdict(members.len(), false, command.strict)
         }
@@ -199,8 +216,6 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 /// Usage of nodes.
 pub(crate) struct NodeUsage {
     pub(crate) rows: Vec<Figure>,
-    /// Allocatable resources of each node, or its capacity, by member and name.
-    pub(crate) whole: BTreeMap<(String, String), Used>,
     pub(crate) silent: Silent,
 }
 
@@ -214,10 +229,13 @@ pub(crate) async fn of_nodes(
 ) -> NodeUsage {
     let path = narrowed("/apis/metrics.k8s.io/v1beta1/nodes", selector, None);
     let Answers { answered, mut silent } = lists(members, &path, clock, patience).await;
-    let rows = answered.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
+    let mut rows: Vec<_> = answered.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
     let answering = members.iter().filter(|member| answered.iter().any(|(name, _)| *name == member.name));
     let whole = wholes(answering, show_capacity, clock, patience, &mut silent).await;
-    NodeUsage { rows, whole, silent }
+    for row in &mut rows {
+        row.of = whole.get(&(row.cluster.clone(), row.name.clone())).copied();
+    }
+    NodeUsage { rows, silent }
 }
 
 fn print_pods(rows: &[Figure], namespaces: bool, containers: bool, sum: bool, shape: &Shape) -> anyhow::Result<()> {
@@ -228,26 +246,21 @@ fn print_pods(rows: &[Figure], namespaces: bool, containers: bool, sum: bool, sh
     if namespaces {
         heading.insert(0, "NAMESPACE");
     }
-    let mut cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let [cpu, memory] = row.used.cells();
-            let mut cells = vec![row.name.clone()];
-            cells.extend(row.container.clone());
-            cells.extend([row.cluster.clone(), cpu, memory]);
-            if namespaces {
-                cells.insert(0, row.namespace.clone());
-            }
-            cells
-        })
-        .collect();
-    if sum && !rows.is_empty() {
-        let [cpu, memory] = rows.iter().map(|row| row.used).fold(Used::default(), Used::plus).cells();
-        let mut last = vec![String::new(); heading.len() - 2];
-        last.extend([cpu, memory]);
-        cells.push(last);
-    }
-    shape.print(&heading, &cells)
+    let cells = |row: &Figure| {
+        let [cpu, memory] = row.used.cells();
+        let mut cells = vec![row.name.clone()];
+        cells.extend(row.container.clone());
+        cells.extend([row.cluster.clone(), cpu, memory]);
+        if namespaces {
+            cells.insert(0, row.namespace.clone());
+        }
+        cells
+    };
+    let last = (sum && !rows.is_empty()).then(|| {
+        let all = rows.iter().map(|row| row.used).fold(Used::default(), Used::plus).cells();
+        std::iter::repeat_n(String::new(), heading.len() - 2).chain(all).collect()
+    });
+    shape.print(&heading, rows, cells, last)
 }
 
 async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clock) -> anyhow::Result<()> {
@@ -261,52 +274,26 @@ async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clo
         .map(|(name, list)| (name.clone(), nodes(name, list).iter().map(|n| n.used).fold(Used::default(), Used::plus)))
         .collect();
     silent.print();
-    let mut rows: Vec<(Used, Vec<String>)> = Vec::new();
-    for cluster in &clusters {
-        let name = cluster.name_any();
-        let summary = cluster.status.as_ref().and_then(|s| s.resource_summary.clone()).unwrap_or_default();
-        let (whole, asked) = (amounts(&summary.allocatable), amounts(&summary.allocated));
-        let waiting = amounts(&summary.allocating);
-        let used = used.get(&name).copied();
-        let pods = |list: &ironclad_api::ResourceList| list.get("pods").map_or_else(|| "-".to_owned(), |q| q.0.clone());
-        let [cpu, memory] = used.map_or_else(unknown, Used::cells);
-        // The nodes of this cluster were never listed: its resources are unknown, not zero.
-        let known = |used: Used| if summary.allocatable.is_empty() { unknown() } else { used.cells() };
-        let ([whole_cpu, whole_memory], [asked_cpu, asked_memory]) = (known(whole), known(asked));
-        let [waiting_cpu, waiting_memory] = known(waiting);
-        rows.push((
-            used.unwrap_or_default(),
-            vec![
-                name,
-                cpu,
-                asked_cpu,
-                waiting_cpu,
-                whole_cpu,
-                memory,
-                asked_memory,
-                waiting_memory,
-                whole_memory,
-                pods(&summary.allocated),
-                pods(&summary.allocatable),
-            ],
-        ));
-    }
+    let mut rows: Vec<_> = clusters
+        .iter()
+        .map(|cluster| {
+            let (name, capacity) = (cluster.name_any(), views::capacity(cluster));
+            ClusterFigure { used: used.get(&name).copied(), name, capacity }
+        })
+        .collect();
+    let used = |row: &ClusterFigure| row.used.unwrap_or_default();
     match shape.sort_by {
-        Some(SortBy::Cpu) => rows.sort_by_key(|(used, _)| std::cmp::Reverse(used.cpu_millis)),
-        Some(SortBy::Memory) => rows.sort_by_key(|(used, _)| std::cmp::Reverse(used.memory_bytes)),
+        Some(SortBy::Cpu) => rows.sort_by_key(|row| Reverse(used(row).cpu_millis)),
+        Some(SortBy::Memory) => rows.sort_by_key(|row| Reverse(used(row).memory_bytes)),
         None => {}
     }
     let heading = [
         "NAME", "CPU USED", "REQUESTED", "WAITING", "ALLOCATABLE", "MEMORY USED", "REQUESTED", "WAITING",
         "ALLOCATABLE", "PODS", "OF",
     ];
-    shape.print(&heading, &rows.into_iter().map(|(_, cells)| cells).collect::<Vec<_>>())?;
+    shape.print(&heading, &rows, ClusterFigure::cells, None)?;
     // The control plane knows what is allocatable and requested.
     silent.verdict(members.len(), true, command.strict)
-}
-
-fn unknown() -> [String; 2] {
-    ["-".to_owned(), "-".to_owned()]
 }
 
 /// Queries the metrics APIs of members.

@@ -19,7 +19,8 @@ use serde_json::{Map, Value};
 
 use super::{Evictions, is_ready};
 use crate::{
-    Now, eviction_history::recorded,
+    Now,
+    eviction_history::recorded,
     flags::eviction::{EvictionFlags, Mode},
     preserved_state,
     taint_manager::pre_scheduling_check::{AvailableReplicas, Snapshot, has_capacity, has_target},

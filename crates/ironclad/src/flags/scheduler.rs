@@ -58,8 +58,7 @@ mod tests {
         assert_eq!(listed.plugins.enabled().count(), Plugins::default().enabled().count() - 1);
         let gated = |line: &[&str], gates: &Gates| {
             let line = Line::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap();
-            super::options(&line.args, gates)
-                .map(|(options, _)| options.with_gates(gates).preemption())
+            super::options(&line.args, gates).map(|(options, _)| options.with_gates(gates).preemption())
         };
         let on = Gates::default().with(Gate::PriorityBasedPreemptiveScheduling, true);
         assert_eq!(gated(&[], &on), Ok(Mode::Evict));

@@ -135,7 +135,6 @@ pub fn cluster_row(cluster: &Cluster, now: Timestamp) -> ClusterRow {
         Some(_) => LinkState::Broken,
         None => LinkState::Waiting,
     };
-    let summary = status.and_then(|status| status.resource_summary.as_ref());
     ClusterRow {
         name: cluster.metadata.name.clone().unwrap_or_default(),
         state,
@@ -154,16 +153,23 @@ pub fn cluster_row(cluster: &Cluster, now: Timestamp) -> ClusterRow {
         nodes: status
             .and_then(|status| status.node_summary.as_ref())
             .map(|nodes| Nodes { ready: nodes.ready_num, total: nodes.total_num }),
-        capacity: summary.filter(|summary| !summary.allocatable.is_empty()).map(|summary| Capacity {
-            allocatable: amounts(&summary.allocatable),
-            requested: amounts(&summary.allocated),
-            waiting: amounts(&summary.allocating),
-        }),
+        capacity: capacity(cluster),
         workloads: 0,
         unhealthy: 0,
         replicas: 0,
         evictions: 0,
     }
+}
+
+/// Resources of a cluster by its summary; `None` if it never reported them.
+#[must_use]
+pub fn capacity(cluster: &Cluster) -> Option<Capacity> {
+    let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
+    (!summary.allocatable.is_empty()).then(|| Capacity {
+        allocatable: amounts(&summary.allocatable),
+        requested: amounts(&summary.allocated),
+        waiting: amounts(&summary.allocating),
+    })
 }
 
 /// The amounts in a list of resources. What is no quantity counts nothing.

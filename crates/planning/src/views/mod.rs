@@ -16,7 +16,7 @@ mod workloads;
 pub use self::{
     accounts::{AccountRow, Amounts, accounts},
     autoscalers::{AutoscalerRow, autoscalers},
-    clusters::{Capacity, ClusterRow, Counts, Nodes, amounts, cluster_row, clusters},
+    clusters::{Capacity, ClusterRow, Counts, Nodes, amounts, capacity, cluster_row, clusters},
     difference::{Line, Side, difference},
     manifests::{changes, cut, readable},
     policies::{Listed, PolicyRow, Shadow, policies, selected_lists},

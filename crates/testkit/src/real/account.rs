@@ -19,7 +19,13 @@ impl RealEnv {
     /// Makes the account of `run` in the control plane, as `ironclad manifests --mode external` does. Returns the path
     /// of a kubeconfig with a token of it.
     pub async fn account(&self) -> anyhow::Result<String> {
-        let values = Values::new(&[("account".to_owned(), "mode: external".to_owned())], &[])?;
+        self.account_with("{}").await
+    }
+
+    /// The same with values for section `external` of the manifests.
+    pub async fn account_with(&self, external: &str) -> anyhow::Result<String> {
+        let text = format!("{{mode: external, external: {external}}}");
+        let values = Values::new(&[("account".to_owned(), text)], &[])?;
         let release = Release { name: NAME.to_owned(), namespace: NAMESPACE.to_owned(), values };
         let mut wanted = objects(&release).map_err(anyhow::Error::msg)?;
         wanted.retain(|object| {

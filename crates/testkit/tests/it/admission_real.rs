@@ -63,7 +63,8 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     ensure!(refused.code == Some(1) && refused.stderr.contains(want), "{refused:?}");
     let dry = create(kubectl, &broken("o"), &["--dry-run=server"]).await?;
     ensure!(dry.code == Some(1) && dry.stderr.contains(want), "a dry run is reviewed, too: {dry:?}");
-    let ours = create(kubectl, &broken("ours"), &["--field-manager=ironclad-test"]).await?;
+    let own = env.kubectl(account.as_ref());
+    let ours = create(&own, &broken("ours"), &["--field-manager=ironclad-test"]).await?;
     ensure!(ours.code == Some(0), "our own writes are exempt: {ours:?}");
 
     let unknown =

@@ -61,8 +61,7 @@ impl Fleet {
         let kubeconfig = env.plane().kubeconfig().display().to_string();
         ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
         let account = env.account().await?;
-        let own =
-            ["run", "--kubeconfig", &account, "--metrics-bind-address=0", "--cluster-status-update-frequency=1s"];
+        let own = ["run", "--kubeconfig", &account, "--metrics-bind-address=0", "--cluster-status-update-frequency=1s"];
         let run: Vec<String> = own.iter().chain(more).map(|flag| (*flag).to_owned()).chain(flags).collect();
         let daemon = Daemon::start(&run).await?;
         let (mut members, mut metrics, mut servers) = (Vec::new(), Vec::new(), Vec::new());

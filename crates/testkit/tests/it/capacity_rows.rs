@@ -74,7 +74,6 @@ impl Fleet {
     async fn with(mut setup: Setup, cores: i32) -> anyhow::Result<Self> {
         let nodes = setup.nodes;
         setup.settings.gates = setup.settings.gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
-        setup.settings.scheduler.preemption = ironclad_scheduling::preempt::Mode::Evict;
         let mut world = World::start(setup).await?;
         for member in world.members.values() {
             let mut shape = Shape { nodes, ..Shape::default() };

@@ -173,7 +173,7 @@ async fn clusters_are_an_aggregated_api_and_are_carried_over_and_back() -> anyho
     };
     let plane = Plane {
         kubeconfig: env.plane().kubeconfig().display().to_string(),
-        account: env.account().await?,
+        account: env.account_with("{clusters: {enabled: true}}").await?,
         kubectl: env.plane().kubectl(),
         member: env.member(0).kubectl(),
     };

@@ -135,8 +135,7 @@ async fn replicas_of_run_answer_for_the_leader() -> anyhow::Result<()> {
     let service = format!("default/explain:{second}");
     let account = env.account().await?;
     let run = |port: &str| {
-        let words =
-            ["run", "--kubeconfig", &account, "--metrics-bind-address=0", "--feature-gates=Failover=true"];
+        let words = ["run", "--kubeconfig", &account, "--metrics-bind-address=0", "--feature-gates=Failover=true"];
         let own = ["--explain-bind-address", port, "--explain-service", &service];
         words.into_iter().chain(own).map(str::to_owned).collect::<Vec<_>>()
     };

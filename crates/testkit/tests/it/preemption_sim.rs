@@ -86,7 +86,7 @@ pub(crate) async fn running(mode: Mode, apps: &[App]) -> anyhow::Result<(World, 
     let gates = setup.settings.gates.with(Gate::CustomizedClusterResourceModeling, false);
     let gates = gates.with(Gate::PriorityBasedPreemptiveScheduling, true);
     setup.settings.gates = gates.with(Gate::SchedulingOvercommitProtection, true);
-    setup.settings.scheduler.preemption = mode;
+    setup.settings.scheduler.preemption_mode = mode;
     let mut world = World::start(setup).await?;
     world.start_controllers().await;
     let user = world.user();

@@ -110,6 +110,16 @@ async fn pods_in_members_have_metrics_and_logs() -> anyhow::Result<()> {
     ensure!(pods.lines().last().is_some_and(|l| l.contains("1600m") && l.contains("2048Mi")), "{pods}");
     let clusters = up.verb(&["top", "cluster", "--no-headers", "--sort-by", "cpu"]).await?;
     ensure!(clusters.starts_with("member1 "), "{clusters}");
+    let json = async |words: &[&str]| {
+        let text = up.verb(&[words, &["-C", "member1", "-o", "json"]].concat()).await?;
+        Ok::<_, anyhow::Error>(serde_json::from_str::<Value>(&text)?["items"].take())
+    };
+    let pods = json(&["top", "pod", "-l", "app=web"]).await?;
+    ensure!(pods[0]["used"]["cpuMillis"] == 800 && pods[0]["cluster"] == "member1", "{pods}");
+    let nodes = json(&["top", "node"]).await?;
+    ensure!(nodes[0]["of"]["cpuMillis"].as_i64() > Some(0), "{nodes}");
+    let clusters = json(&["top", "cluster"]).await?;
+    ensure!(clusters[0]["capacity"]["allocatable"]["pods"].as_i64() > Some(0), "{clusters}");
     let said = up.verb(&["logs", "deploy/web", "-C", "member1"]).await?;
     ensure!(said.lines().all(|l| l.starts_with("[member1/web-")) && said.contains("] web: ready\n"), "{said}");
     up.binary.stop().await

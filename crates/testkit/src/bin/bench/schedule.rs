@@ -16,7 +16,7 @@ use ironclad_scheduling::{
     Available, Capacity, Index, Interests, Options, Seen, Since,
     capacity::Modelling,
     decide, estimator,
-    preempt::{Mode, Outcome, Placed, Preempting, Preemptors},
+    preempt::{Outcome, Placed, Preempting, Preemptors},
     wakes::cluster::{Wakes, enqueues},
 };
 use ironclad_seam::Clock;

@@ -4,6 +4,8 @@ mod agent;
 mod announce;
 mod backup;
 mod demo;
+#[cfg(test)]
+mod documented;
 mod estimator;
 mod explain;
 mod flags;

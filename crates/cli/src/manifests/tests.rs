@@ -167,6 +167,7 @@ fn values_reach_the_pod() {
                 --webhook-bind-address=0.0.0.0:9443 --webhook-url=https://hooks.example:443 \
                 --explain-bind-address=0.0.0.0:8446 --explain-service=fleet/a:8446 \
                 --metrics-adapter-bind-address=0.0.0.0:8444 --metrics-adapter-service=fleet/a:8444 \
+                --aggregate-clusters --clusters-bind-address=0.0.0.0:9448 --clusters-service=fleet/a:9448 \
                 --proxy-bind-address=0.0.0.0:8447 --proxy-url=https://fleet.example:8447 \
                 --dashboard-bind-address=0.0.0.0:8449 --dashboard-host=fleet.example,10.0.0.5 --dashboard-write \
                 --controllers=*,-namespace --feature-gates=Failover=true,PropagateDeps=false --resource-eviction-rate=1";

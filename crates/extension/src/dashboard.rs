@@ -13,6 +13,7 @@ use ironclad_serving::Settings;
 use kube::Client;
 
 use crate::{
+    CertificateExpiry,
     admission::{Purpose, WebhookError, certificates},
     tls::{InUse, server_config},
 };
@@ -28,14 +29,19 @@ const READ_EVERY: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// The control plane rejects the Secret.
-pub async fn managed(client: Client, hosts: Vec<String>, seam: &Seam) -> Result<Settings, WebhookError> {
+pub async fn managed(
+    client: Client,
+    hosts: Vec<String>,
+    expiry: &CertificateExpiry,
+    seam: &Seam,
+) -> Result<Settings, WebhookError> {
     let purpose = Purpose {
         secret: "ironclad-dashboard-certificates",
         authority: "ironclad-dashboard-ca",
         name: NAME,
         hosts: Some(hosts),
     };
-    let in_use = Arc::new(InUse::default());
+    let in_use = expiry.in_use(NAME);
     let found = certificates(&client, &purpose, seam).await?;
     in_use.set(&found.serving).map_err(WebhookError::Certificate)?;
     let (kept, of_keeper) = (in_use.clone(), seam.clone());
@@ -62,8 +68,13 @@ pub async fn managed(client: Client, hosts: Vec<String>, seam: &Seam) -> Result<
 ///
 /// # Errors
 /// They can't be used at the start.
-pub fn from_files(certificate: PathBuf, key: PathBuf, seam: &Seam) -> Result<Settings, String> {
-    let mut files = Files { certificate, key, last: None, in_use: Arc::default() };
+pub fn from_files(
+    certificate: PathBuf,
+    key: PathBuf,
+    expiry: &CertificateExpiry,
+    seam: &Seam,
+) -> Result<Settings, String> {
+    let mut files = Files { certificate, key, last: None, in_use: expiry.in_use(NAME) };
     files.read()?;
     let (in_use, clock) = (files.in_use.clone(), seam.clock.clone());
     seam.tasks.spawn("dashboard-certificate", async move {

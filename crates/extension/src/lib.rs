@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod agents;
 mod aggregated;
+mod certificate_expiry;
 pub mod clusters;
 pub mod dashboard;
 pub mod explain;
@@ -18,6 +19,7 @@ mod tunnel;
 mod webhooks;
 
 pub use aggregated::{Registration, ServerService};
+pub use certificate_expiry::CertificateExpiry;
 pub use forward::{FrontProxy, NetworkForwarder};
 pub use tunnel::{Passed, TunnelledMember, hold_tunnels};
 pub use webhooks::NetworkCaller;

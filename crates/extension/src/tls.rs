@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ironclad_apiserver::pki::Pair;
+use ironclad_apiserver::pki::{self, Pair};
+use jiff::Timestamp;
 use parking_lot::RwLock;
 use rustls::{
     ServerConfig,
@@ -14,7 +15,13 @@ use rustls::{
 
 /// Current certificate. It can be replaced while connections are open.
 #[derive(Debug, Default)]
-pub(crate) struct InUse(RwLock<Option<Arc<CertifiedKey>>>);
+pub(crate) struct InUse(RwLock<Option<Presented>>);
+
+#[derive(Debug)]
+struct Presented {
+    key: Arc<CertifiedKey>,
+    until: Option<Timestamp>,
+}
 
 impl InUse {
     /// Uses this one from now on.
@@ -22,7 +29,7 @@ impl InUse {
     /// # Errors
     /// A certificate or key that can't be read.
     pub(crate) fn set(&self, pair: &Pair) -> Result<(), String> {
-        *self.0.write() = Some(Arc::new(certified(pair)?));
+        self.present(certified(pair)?, pair);
         Ok(())
     }
 
@@ -40,14 +47,24 @@ impl InUse {
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(_) => return Err("it is not the key of the certificate".to_owned()),
         }
-        *self.0.write() = Some(Arc::new(certified));
+        self.present(certified, pair);
         Ok(())
+    }
+
+    fn present(&self, certified: CertifiedKey, pair: &Pair) {
+        let until = pki::validity(&pair.certificate).map(|(ends, _)| ends);
+        *self.0.write() = Some(Presented { key: Arc::new(certified), until });
+    }
+
+    /// End of the certificate that is presented, if there is one.
+    pub(crate) fn until(&self) -> Option<Timestamp> {
+        self.0.read().as_ref().and_then(|presented| presented.until)
     }
 
     /// The certificates that are presented.
     #[cfg(test)]
     pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
-        self.0.read().as_ref().map(|certified| certified.cert.clone()).unwrap_or_default()
+        self.0.read().as_ref().map(|presented| presented.key.cert.clone()).unwrap_or_default()
     }
 }
 
@@ -62,7 +79,7 @@ fn certified(pair: &Pair) -> Result<CertifiedKey, String> {
 
 impl ResolvesServerCert for InUse {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.read().clone()
+        self.0.read().as_ref().map(|presented| presented.key.clone())
     }
 }
 

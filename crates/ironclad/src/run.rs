@@ -23,7 +23,7 @@ use ironclad_cli::{
 };
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
-    self as extension, Registration,
+    self as extension, CertificateExpiry, Registration,
     admission::{WebhookOptions, serve_webhooks},
     agents::{self, ClusterInfo, Published},
     clusters::{self, ClusterServer, Form, serve_clusters},
@@ -231,6 +231,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     wait_for_crds(&stored, &server, &seam.clock).await?;
     warn_of_started_templates(&client).await;
     let is_reviewed = webhooks.is_some();
+    let expiry = CertificateExpiry::new(seam.clock.clone());
     if let Some(webhooks) = webhooks {
         // Every replica serves webhooks, leader or not; the leader's own writes are exempt.
         let listener = tokio::net::TcpListener::bind(webhooks.bind).await.with_context(|| {
@@ -243,7 +244,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
             legacy_bindings: args.webhooks.serve_legacy_binding_api,
             config: args.admission.config(&settings, None, seam.clock.clone()),
         };
-        serve_webhooks(client.clone(), listener, options, seam).await?;
+        serve_webhooks(client.clone(), listener, options, &expiry, seam).await?;
         announce(&format!("webhooks: {address}"));
     }
     // After the webhooks, which limit whom it gives rights.
@@ -259,7 +260,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         let served = MetricsFlags::served(&settings.gates);
         let adapter = metrics::adapter(&client, connections.clone(), of_metrics, served, &of_members);
         observed = Some(adapter.observed());
-        serve_metrics(client.clone(), listener, adapter, service, &of_members).await?;
+        serve_metrics(client.clone(), listener, adapter, service, &expiry, &of_members).await?;
         announce(&format!("metrics APIs: {address}"));
     }
 
@@ -277,6 +278,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
             (url.clone(), proxy.hosts),
             tunnels.clone(),
             proxied.clone(),
+            &expiry,
             &seam.child("proxy"),
         )
         .await
@@ -287,7 +289,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         Some(bound) => {
             let (kubeconfig, context) = (args.kubeconfig.clone(), args.context.clone());
             let users = Bearers::new(kubeconfig, context, bound.writes, seam.child("dashboard"));
-            Some((team_dashboard(bound, &client, &seam.child("dashboard")).await?, users))
+            Some((team_dashboard(bound, &client, &expiry, &seam.child("dashboard")).await?, users))
         }
         None => None,
     };
@@ -306,7 +308,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
         let (here, elected) = (Explain::new(Arc::new(Here(present.clone()))), electors.clone());
         let leader = move || elected.as_ref().map_or(Leads::Here, |electors| explain::leads(&electors.main));
         let (service, child) = (explain.service(address), seam.child("explain"));
-        registered.push(serve_explain(client.clone(), listener, here, leader, service, &child).await?);
+        registered.push(serve_explain(client.clone(), listener, here, leader, service, &expiry, &child).await?);
         announce(&format!("explain.ironclad.io: {address}"));
     }
     let carried = Arc::new(AtomicBool::new(false));
@@ -324,6 +326,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
             service: bound.service(address),
             tunnels,
             observed: proxied.clone(),
+            expiry: expiry.clone(),
             registers: Box::new(registers),
         };
         registered.push(serve_clusters(server, &seam.child("clusters")).await?);
@@ -342,7 +345,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
             .iter()
             .map(|electors| electors.collector())
             .chain(observed.map(|observed| Box::new(observed) as Box<dyn Collector>))
-            .chain([Box::new(proxied) as Box<dyn Collector>])
+            .chain([Box::new(proxied) as Box<dyn Collector>, Box::new(expiry)])
             .collect(),
         move || match &elected {
             Some(electors) => leader::checks(electors, &checked),
@@ -369,17 +372,26 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
 }
 
 /// Listens for the dashboard, with managed or given certificates.
-async fn team_dashboard(bound: BoundDashboard, client: &Client, seam: &Seam) -> anyhow::Result<TeamDashboard> {
+async fn team_dashboard(
+    bound: BoundDashboard,
+    client: &Client,
+    expiry: &CertificateExpiry,
+    seam: &Seam,
+) -> anyhow::Result<TeamDashboard> {
     let BoundDashboard { bind, hosts, files, writes: _ } = bound;
     let listener = tokio::net::TcpListener::bind(bind).await.with_context(|| {
         format!("listening on {bind} for the dashboard\n  try: another --dashboard-bind-address, or 0 for none")
     })?;
     let address = listener.local_addr()?;
     let tls = match files {
-        Some((certificate, key)) => extension::dashboard::from_files(certificate, key, seam).map_err(|why| {
-            anyhow::anyhow!("{why}\n  try: --dashboard-tls-cert-file and --dashboard-tls-private-key-file of one pair")
-        })?,
-        None => extension::dashboard::managed(client.clone(), hosts.clone(), seam)
+        Some((certificate, key)) => {
+            extension::dashboard::from_files(certificate, key, expiry, seam).map_err(|why| {
+                anyhow::anyhow!(
+                    "{why}\n  try: --dashboard-tls-cert-file and --dashboard-tls-private-key-file of one pair"
+                )
+            })?
+        }
+        None => extension::dashboard::managed(client.clone(), hosts.clone(), expiry, seam)
             .await
             .context("preparing the certificate of the dashboard")?,
     };

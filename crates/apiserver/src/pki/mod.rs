@@ -172,6 +172,12 @@ impl Pki {
         Ok(true)
     }
 
+    /// The earlier end of the server's and the administrator's certificates; `None` if they can't be read.
+    #[must_use]
+    pub fn ends(&self) -> Option<Timestamp> {
+        [&self.server, &self.admin].into_iter().filter_map(|pair| Some(validity(&pair.certificate)?.0)).min()
+    }
+
     fn certified_key(&self) -> Result<CertifiedKey, PkiError> {
         let bad = |file: &str, detail: String| PkiError::Certificate { path: self.dir.join(file), detail };
         let certificate = CertificateDer::from_pem_slice(self.server.certificate.as_bytes());

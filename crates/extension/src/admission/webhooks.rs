@@ -25,7 +25,7 @@ use kube::{
 };
 use tokio::net::TcpListener;
 
-use crate::tls::InUse;
+use crate::{CertificateExpiry, tls::InUse};
 
 use super::{
     certificates::{Certificates, Purpose},
@@ -35,8 +35,11 @@ use super::{
 /// The Secret that all replicas share.
 const SECRET: &str = "ironclad-webhook-certificates";
 
+/// Name in its certificate.
+const NAME: &str = "ironclad-webhook";
+
 fn purpose(hosts: &[String]) -> Purpose {
-    Purpose { secret: SECRET, authority: "ironclad-webhook-ca", name: "ironclad-webhook", hosts: Some(hosts.to_vec()) }
+    Purpose { secret: SECRET, authority: "ironclad-webhook-ca", name: NAME, hosts: Some(hosts.to_vec()) }
 }
 /// Interval between checks of certificates and registrations.
 const CHECK_INTERVAL: Duration = Duration::from_secs(300);
@@ -91,13 +94,14 @@ pub async fn serve_webhooks(
     client: Client,
     listener: TcpListener,
     options: WebhookOptions,
+    expiry: &CertificateExpiry,
     seam: &Seam,
 ) -> Result<(), WebhookError> {
     let mut options = options;
     if options.config.own_user.is_none() {
         options.config.own_user = Some(own_user(&client).await?);
     }
-    let in_use = Arc::new(InUse::default());
+    let in_use = expiry.in_use(NAME);
     let mut served = String::new();
     let certificates = certificates(&client, &purpose(&options.hosts), seam).await?;
     in_use.set(&certificates.serving).map_err(WebhookError::Certificate)?;

@@ -26,6 +26,7 @@ use self::{
     registration::{Registered, register_service, register_version, unregister_version},
 };
 use crate::{
+    CertificateExpiry,
     admission::{Certificates, Purpose, WebhookError, certificates},
     tls::InUse,
 };
@@ -111,9 +112,10 @@ pub(crate) async fn serve(
     listener: TcpListener,
     api: Arc<dyn AggregatedApi>,
     service: ServerService,
+    expiry: &CertificateExpiry,
     seam: &Seam,
 ) -> Result<Registration, WebhookError> {
-    let in_use = Arc::new(InUse::default());
+    let in_use = expiry.in_use(api.names().server);
     let delegated = Delegated::start(client.clone(), in_use.clone(), ANSWERS_KEPT, seam)
         .await
         .map_err(WebhookError::Certificate)?;

@@ -18,6 +18,7 @@ use tower::BoxError;
 
 use super::backed::send;
 use crate::{
+    CertificateExpiry,
     admission::WebhookError,
     aggregated::{
         self, AggregatedApi, Registration, Sender, ServedVersion, ServerNames, ServerService, delegated::User, failure,
@@ -42,6 +43,7 @@ pub struct ClusterServer {
     pub service: ServerService,
     pub tunnels: Tunnels,
     pub observed: ProxyObserved,
+    pub expiry: CertificateExpiry,
     /// True once Clusters are stored, and while this process leads.
     pub registers: Box<dyn Fn() -> bool + Send + Sync>,
 }
@@ -52,7 +54,7 @@ pub struct ClusterServer {
 /// # Errors
 /// The control plane rejects the Secret, the Service or the APIService.
 pub async fn serve_clusters(server: ClusterServer, seam: &Seam) -> Result<Registration, WebhookError> {
-    let ClusterServer { stored, served, listener, service, tunnels, observed, registers } = server;
+    let ClusterServer { stored, served, listener, service, tunnels, observed, expiry, registers } = server;
     let rights = crate::proxy::asked(served.clone(), seam).await.map_err(WebhookError::Certificate)?;
     let proxy = ClusterProxy::new(served.clone(), rights, seam, tunnels, observed);
     let clusters = Clusters(Arc::new(Shared { stored, proxy, registers, document: Mutex::default() }));
@@ -64,7 +66,7 @@ pub async fn serve_clusters(server: ClusterServer, seam: &Seam) -> Result<Regist
             () = keeper.follow_document(&clock) => {}
         }
     });
-    aggregated::serve(served, listener, Arc::new(clusters), service, seam).await
+    aggregated::serve(served, listener, Arc::new(clusters), service, &expiry, seam).await
 }
 
 #[derive(Clone)]

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use super::{Explain, GROUP, VERSION, discovery, place_of, unavailable};
 use crate::{
+    CertificateExpiry,
     admission::WebhookError,
     aggregated::{
         self, AggregatedApi, Registration, ReplicaAccess, Sender, ServedVersion, ServerNames, ServerService, failure,
@@ -41,11 +42,12 @@ pub async fn serve_explain(
     explain: Explain,
     leads: impl Fn() -> Leads + Send + Sync + 'static,
     service: ServerService,
+    expiry: &CertificateExpiry,
     seam: &Seam,
 ) -> Result<Registration, WebhookError> {
     let replica =
         Replica { explain, leads: Box::new(leads), forwarder: NetworkForwarder::default(), trust: Mutex::default() };
-    aggregated::serve(client, listener, Arc::new(replica), service, seam).await
+    aggregated::serve(client, listener, Arc::new(replica), service, expiry, seam).await
 }
 
 struct Replica {

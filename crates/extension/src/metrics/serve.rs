@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use super::adapter::MetricsAdapter;
 use crate::{
+    CertificateExpiry,
     admission::WebhookError,
     aggregated::{self, AggregatedApi, Sender, ServedVersion, ServerNames, ServerService},
 };
@@ -26,9 +27,10 @@ pub async fn serve_metrics(
     listener: TcpListener,
     adapter: MetricsAdapter,
     service: ServerService,
+    expiry: &CertificateExpiry,
     seam: &Seam,
 ) -> Result<(), WebhookError> {
-    aggregated::serve(client, listener, Arc::new(adapter), service, seam).await.map(drop)
+    aggregated::serve(client, listener, Arc::new(adapter), service, expiry, seam).await.map(drop)
 }
 
 impl AggregatedApi for MetricsAdapter {

@@ -29,6 +29,7 @@ use super::{
     tunnel,
 };
 use crate::{
+    CertificateExpiry,
     admission::{Purpose, WebhookError, certificates, failed},
     aggregated::{
         attributes::{Attributes, verb},
@@ -56,9 +57,10 @@ pub async fn serve_proxy(
     (endpoint, hosts): (String, Vec<String>),
     tunnels: Tunnels,
     observed: ProxyObserved,
+    expiry: &CertificateExpiry,
     seam: &Seam,
 ) -> Result<(), WebhookError> {
-    let in_use = Arc::new(InUse::default());
+    let in_use = expiry.in_use(NAME);
     let delegated = Delegated::start(client.clone(), in_use.clone(), ANSWERS_KEPT, seam).await;
     let delegated = delegated.map_err(WebhookError::Certificate)?;
     let keeper = Arc::new(Keeper { client: client.clone(), in_use, endpoint, hosts });

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use ironclad_admission::Config;
 use ironclad_apiserver::{Identity, Options, pki};
 use ironclad_extension::{
-    FrontProxy, NetworkForwarder, Registration, ServerService,
+    CertificateExpiry, FrontProxy, NetworkForwarder, Registration, ServerService,
     clusters::{ClusterServer, Form, carry_over, of_stored, serve_clusters},
     proxy::ProxyObserved,
 };
@@ -78,6 +78,7 @@ impl World {
             service,
             tunnels: Tunnels::default(),
             observed: ProxyObserved::default(),
+            expiry: CertificateExpiry::new(seam.clock.clone()),
             registers: Box::new(|| true),
         };
         let registration = serve_clusters(server, &seam.child("server")).await.unwrap();

@@ -19,7 +19,7 @@ use ironclad_cli::{
     token::BootstrapToken,
 };
 use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Settings};
-use ironclad_extension::{Passed, TunnelledMember, hold_tunnels};
+use ironclad_extension::{CertificateExpiry, Passed, TunnelledMember, hold_tunnels};
 use ironclad_failover::{
     Flags,
     cluster::{
@@ -47,7 +47,7 @@ use crate::{
     announce::announce,
     leader::{Electors, checks, host},
     memory,
-    ops::{Certificate, Ops},
+    ops::Ops,
     scripts,
     signals::Stop,
     term::{Present, Work},
@@ -358,12 +358,12 @@ impl Agent {
         let (present, electors): (Present<Controllers>, Arc<Mutex<Option<Electors>>>) = Default::default();
         let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
         let report = settings.agent_report.clone();
-        let until = Arc::new(move || report.lock().certificate.map(|life| life.until));
-        let own = Certificate { name: "agent", until, clock: seam.clock.clone() };
+        let expiry = CertificateExpiry::new(seam.clock.clone());
+        expiry.watch("agent", move || report.lock().certificate.map(|life| life.until));
         Ops::new(
             move || measured.lock().as_ref().map(|controllers| controllers.registry()),
             vec![("plane", to_plane.clone()), ("members", to_member)],
-            vec![Box::new(own)],
+            vec![Box::new(expiry)],
             move || match &*elected.lock() {
                 Some(electors) => checks(electors, &checked),
                 None => vec![("control plane", Err("not registered there yet".to_owned()))],

@@ -1,6 +1,5 @@
 //! Ops listener: health, readiness and metrics, on loopback by default (specification/operations.md 7.2).
 
-mod certificates;
 mod process;
 pub(crate) mod server;
 mod text;
@@ -25,8 +24,6 @@ use prometheus_client::{
 };
 use std::sync::atomic::Ordering;
 use tokio::net::TcpListener;
-
-pub(crate) use certificates::Certificate;
 
 use crate::up::local::held_by;
 

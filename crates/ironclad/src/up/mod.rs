@@ -30,7 +30,7 @@ use ironclad_cli::{
 };
 use ironclad_controllers::Controllers;
 use ironclad_extension::{
-    FrontProxy, NetworkCaller, NetworkForwarder,
+    CertificateExpiry, FrontProxy, NetworkCaller, NetworkForwarder,
     admission::InProcessAdmission,
     agents::{self, ClusterInfo, Published},
     explain::Explain,
@@ -250,7 +250,8 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
         ..settings.federated_hpa.clone().in_one_cluster()
     };
     let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file, autoscaling).await?;
-    renew_certificates(credentials.clone(), simulated.clone(), endpoint.clone(), &seam);
+    let expiry = CertificateExpiry::new(seam.clock.clone());
+    renew_certificates(credentials.clone(), simulated.clone(), endpoint.clone(), &expiry, &seam);
     print_members(&simulated);
     announce(&format!("kubeconfig: {}", kubeconfig.display()));
 
@@ -282,7 +283,7 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
     Ops::new(
         move || present.lock().as_ref().map(|controllers| controllers.registry()),
         traffic,
-        vec![electors.collector(), Box::new(observed), Box::new(proxied), Box::new(embedded)],
+        vec![electors.collector(), Box::new(observed), Box::new(proxied), Box::new(embedded), Box::new(expiry)],
         move || leader::checks(&elected, &checked).into_iter().chain([store.check()]).collect(),
     )
     .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
@@ -405,8 +406,16 @@ fn certified_hosts(address: IpAddr, names: &[String]) -> Vec<String> {
 }
 
 /// Makes the certificates of the plane anew before they end.
-fn renew_certificates(credentials: pki::Pki, simulated: SimulatedMembers, endpoint: String, seam: &Seam) {
+fn renew_certificates(
+    credentials: pki::Pki,
+    simulated: SimulatedMembers,
+    endpoint: String,
+    expiry: &CertificateExpiry,
+    seam: &Seam,
+) {
     let renewal = Arc::new((Mutex::new(credentials), simulated, endpoint, seam.clone()));
+    let shown = renewal.clone();
+    expiry.watch("server", move || shown.0.lock().ends());
     seam.tasks.supervise(&seam.clock, "certificates", move || {
         let renewal = renewal.clone();
         async move {

@@ -133,9 +133,10 @@ impl Slot {
         let (shown, history, model) = (present.clone(), history.clone(), model.clone());
         let begin = move |term: Seam| {
             history.log(format!("{name} works"));
-            if settings.agent_of.is_none() {
-                model.with_checker(|checker, at| checker.started(at));
-            }
+            model.with_checker(|checker, at| match &settings.agent_of {
+                None => checker.started(at),
+                Some(member) => checker.agent_started(member, at),
+            });
             let context = Controllers::new(
                 writer.clone(),
                 term.clone(),

@@ -147,6 +147,11 @@ impl Checker {
         self.preemptions.forget_figures();
     }
 
+    /// Announces that the agent of this member started.
+    pub fn agent_started(&mut self, member: &ClusterName, at: Duration) {
+        self.clusters.agent_started(member, at);
+    }
+
     /// Announces that this copy will be deleted in its member.
     pub fn will_be_taken(&mut self, cluster: ClusterName, object: ObjectKey) {
         self.taken.insert((cluster, object));

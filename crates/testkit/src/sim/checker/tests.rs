@@ -201,6 +201,9 @@ fn taints_and_conditions_over_time() {
     assert!(found(&court.cluster(40, "m2", "Unknown", json!([])), "invariant 30"));
     assert!(found(&court.cluster(50, "m2", "True", json!([])), "invariant 29"), "ten seconds after the flip before");
     assert!(!found(&court.cluster(90, "m2", "False", json!([])), "invariant 29"));
+    court.checker.agent_started(&"m2".into(), S(95));
+    assert!(!found(&court.cluster(97, "m2", "True", json!([])), "invariant 29"), "its agent started anew");
+    assert!(found(&court.cluster(100, "m2", "False", json!([])), "invariant 29"), "and had started before");
 }
 
 #[test]

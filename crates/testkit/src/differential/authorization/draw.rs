@@ -6,6 +6,7 @@ use ironclad_seam::{Rng, Stream};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
+use super::agents;
 use crate::differential::As;
 
 /// The name of ConfigMaps that an admission policy denies to everybody.
@@ -15,7 +16,7 @@ pub(super) const AGGREGATED: &str = "sum";
 /// The ServiceAccount with rights to impersonate, in namespace `a`.
 pub(super) const IMPERSONATOR: &str = "impersonator";
 
-const RBAC: &str = "rbac.authorization.k8s.io";
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 const NAMESPACES: [&str; 3] = ["a", "b", "none"];
 const NAMES: [&str; 5] = ["x", "y", "x", "new", DENIED_NAME];
 const ROLES: usize = 10;
@@ -68,6 +69,8 @@ pub(super) struct Request {
     pub(super) body: Option<Value>,
     /// A SubjectAccessReview instead of all the above.
     pub(super) review: Option<Value>,
+    /// True if nobody may be allowed it, whatever the two servers agree on.
+    pub(super) must_be_refused: bool,
 }
 
 impl fmt::Display for Request {
@@ -88,8 +91,16 @@ impl Draw {
         Self(Rng::from_seed(seed).stream("authorization"))
     }
 
-    fn one<T: Copy>(&self, of: &[T]) -> T {
-        of[self.0.below(of.len() as u64) as usize]
+    pub(super) fn one<T: Copy>(&self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    pub(super) fn below(&self, bound: usize) -> usize {
+        self.0.below(bound as u64) as usize
+    }
+
+    pub(super) fn chance(&self, probability: f64) -> bool {
+        self.0.chance(probability)
     }
 
     fn some<T: Copy>(&self, of: &[T], most: u64) -> Vec<T> {
@@ -172,6 +183,7 @@ impl Draw {
                 add(&paths(namespace, "rolebindings"), binding(&format!("b{n}"), kind, &role, &subjects));
             }
         }
+        agents::objects().into_iter().for_each(|(path, object)| add(&path, object));
         // Bindings without their role are named in refusals.
         add(&paths("", "rolebindings"), binding("dangling", "ClusterRole", "gone", &[subject("u3")]));
         add(&paths("b", "rolebindings"), binding("dangling", "Role", "gone", &[subject("u 0")]));
@@ -237,7 +249,8 @@ impl Draw {
     }
 
     pub(super) fn request(&mut self) -> Request {
-        match self.0.below(20) {
+        match self.0.below(24) {
+            20..=23 => agents::request(self),
             0 | 1 => self.access_review(),
             2 => self.path(),
             3..=6 => self.role_write(),
@@ -337,7 +350,7 @@ impl Draw {
         if !query.is_empty() {
             path += &format!("?{}", query.join("&"));
         }
-        Request { who, method, path, headers, body, review: None }
+        Request { who, method, path, headers, body, review: None, must_be_refused: false }
     }
 
     fn field_selector(&self) -> String {
@@ -423,18 +436,18 @@ impl Draw {
             _ => format!("{base}{plural}/{name}?dryRun=All&fieldManager=differential&force=true"),
         };
         let path = if content_type.contains("apply") { path } else { path.replace("&force=true", "") };
-        Request { who, method, path, headers, body: Some(object), review: None }
+        Request { who, method, path, headers, body: Some(object), review: None, must_be_refused: false }
     }
 
     fn one_of<const N: usize>(&self, of: [Value; N]) -> Value {
-        of[self.0.below(N as u64) as usize].clone()
+        of[self.below(N)].clone()
     }
 
     fn path(&self) -> Request {
         let (who, headers) = self.user();
         let method = self.one(&["GET", "GET", "GET", "POST", "HEAD", "PUT"]);
         let path = format!("{}{}", self.one(&PATHS), self.one(&["", "", "?a=b", "/z"]));
-        Request { who, method, path, headers, body: None, review: None }
+        Request { who, method, path, headers, body: None, review: None, must_be_refused: false }
     }
 
     /// Credentials in many forms, on a path that needs a right.
@@ -446,7 +459,7 @@ impl Draw {
         ]);
         let path = self.one(&["/api/v1/namespaces/a/secrets", "/version", "/metrics", "/api/v1/nodes/x"]).to_owned();
         let headers = vec![("Authorization".to_owned(), value.to_owned())];
-        Request { who: As::Anonymous, method: "GET", path, headers, body: None, review: None }
+        Request { who: As::Anonymous, method: "GET", path, headers, body: None, review: None, must_be_refused: false }
     }
 
     fn access_review(&self) -> Request {
@@ -480,6 +493,7 @@ impl Draw {
             headers: vec![],
             body: None,
             review: Some(object),
+            must_be_refused: false,
         }
     }
 }
@@ -493,7 +507,7 @@ fn binding(name: &str, kind: &str, role: &str, subjects: &[Value]) -> Value {
     json!({"metadata": {"name": name}, "roleRef": role, "subjects": subjects})
 }
 
-fn review(user: &str, groups: &[&str], resource: Value) -> Value {
+pub(super) fn review(user: &str, groups: &[&str], resource: Value) -> Value {
     let spec = json!({"user": user, "groups": groups, "resourceAttributes": resource});
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
 }

@@ -3,6 +3,7 @@
 //!
 //! Effects of requests are not compared: writes are dry runs, and all that is not refused counts as allowed.
 
+mod agents;
 mod draw;
 
 use std::time::Duration;
@@ -51,6 +52,9 @@ pub async fn run(seed: u64, count: usize) -> anyhow::Result<Option<Outcome>> {
     let mut outcome = Outcome { requests: count, ..Outcome::default() };
     for (n, (request, (real, ours))) in requests.iter().zip(asked).enumerate() {
         outcome.refused += usize::from(real != Verdict::Allowed);
+        if request.must_be_refused && (real.is_allowed() || ours.is_allowed()) {
+            outcome.differences.push(format!("request {n} has to be refused: {request}"));
+        }
         if real != ours {
             outcome.differences.push(format!("request {n}: {request}\n    real: {real:?}\n    ours: {ours:?}"));
         }
@@ -71,6 +75,12 @@ enum Verdict {
         allowed: bool,
         reason: String,
     },
+}
+
+impl Verdict {
+    fn is_allowed(&self) -> bool {
+        matches!(self, Self::Allowed | Self::Review { allowed: true, .. })
+    }
 }
 
 /// Writes the objects, and waits until rights and policies are effective. Returns the token of the impersonator.

@@ -29,7 +29,7 @@ use crate::{
     print::{self, Output},
     program,
     register::{self, pins},
-    report::Misused,
+    report::{Misused, answer},
     write::FIELD_MANAGER,
 };
 
@@ -249,7 +249,14 @@ async fn delete(client: &Client, tokens: &[String]) -> anyhow::Result<()> {
         .collect::<Result<_, _>>()?;
     for id in ids {
         let deleted = api(client).delete(&secret::name(id), &DeleteParams::default()).await;
-        deleted.with_context(|| format!("bootstrap token {id:?} was not deleted\n  try: ironclad token list"))?;
+        deleted.map_err(|error| {
+            // Scripts for karmadactl look for the words of the server behind `err:`.
+            let why = match error {
+                kube::Error::Api(status) => status.message,
+                other => answer(&other),
+            };
+            anyhow!("bootstrap token {id:?} was not deleted, err: {why}\n  try: ironclad token list")
+        })?;
         print::out(&format!("bootstrap token {id:?} deleted\n"))?;
     }
     Ok(())

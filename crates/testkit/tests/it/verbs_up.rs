@@ -300,6 +300,10 @@ async fn is_karmadactl_by_name(world: &World) -> anyhow::Result<()> {
     ensure!(listed.contains(token.trim()), "{listed}");
     let own = world.verb("token list", "").await?.success()?;
     ensure!(own.contains(&token[..6]) && !own.contains(token.trim()), "{own}");
+    let (id, delete) = (&token[..6], format!("token delete {}", &token[..6]));
+    ensure!(world.verb(&delete, "").await?.success()?.contains(&format!("bootstrap token {id:?} deleted")));
+    let again = world.verb(&delete, "").await?;
+    ensure!(again.stderr.contains(&format!("err: secrets \"bootstrap-token-{id}\" not found")), "{again:?}");
     let version = world.verb_of(&link, "version", "").await?.success()?;
     let fields = ["karmadactl version: ", "GitVersion:\"v", "GoVersion:", "Platform:"];
     ensure!(fields.iter().all(|field| version.contains(field)), "{version}");

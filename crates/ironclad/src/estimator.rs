@@ -11,7 +11,7 @@ use ironclad_seam::Seam;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
-use crate::{announce::announce, ops::Ops, signals::Stop};
+use crate::{announce::announce, flags::bind, ops::Ops, signals::Stop};
 
 /// Answer how many replicas fit on the nodes of one member, for schedulers that speak Karmada's estimator protocol.
 ///
@@ -53,7 +53,7 @@ pub(crate) struct EstimatorArgs {
     /// Features to switch on or off; ResourceQuotaEstimate=true limits answers to what ResourceQuotas leave
     #[arg(long, env = "IRONCLAD_FEATURE_GATES", default_value = "", hide_default_value = true, value_name = "GATES")]
     feature_gates: String,
-    /// Address of health and metrics, 0 for none
+    /// Address of health and metrics: PORT on loopback, or ADDRESS:PORT; 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10351", value_name = "ADDRESS")]
     metrics_bind_address: String,
     /// Accepted for command lines of karmada-scheduler-estimator: answers are computed incrementally
@@ -73,6 +73,7 @@ pub(crate) struct EstimatorArgs {
 /// A flag is invalid, the member is unreachable, or the address is in use.
 pub(crate) async fn run(args: EstimatorArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
+    let metrics = bind::of_metrics(&args.metrics_bind_address)?;
     let (gates, warnings) = Gates::parse(&args.feature_gates).map_err(|error| Misused(error.to_string()))?;
     for warning in warnings.into_iter().chain(args.ignored()) {
         tracing::warn!("{warning}");
@@ -110,7 +111,7 @@ pub(crate) async fn run(args: EstimatorArgs) -> anyhow::Result<()> {
         Vec::new(),
         move || vec![("caches", if synced.is_synced() { Ok(()) } else { Err("not yet".to_owned()) })],
     )
-    .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
+    .start(metrics, &seam.clock, &seam.tasks)
     .await?;
 
     let service = Service::new(&args.cluster_name, member.clone(), seam.clock.clone(), calls);

@@ -44,6 +44,7 @@ use crate::{
     flags::{
         AdmissionFlags, ControllerFlags, WebhookFlags,
         aggregated::{ClusterFlags, ExplainFlags, ProxyFlags},
+        bind,
         dashboard::{BoundDashboard, DashboardFlags},
         metrics::{AdapterFlags, MetricsFlags},
     },
@@ -83,7 +84,7 @@ pub(crate) struct RunArgs {
     /// Context in that kubeconfig [default: its current context]
     #[arg(long, alias = "karmada-context", value_name = "NAME")]
     pub context: Option<String>,
-    /// Address of health and metrics, 0 for none
+    /// Address of health and metrics: PORT on loopback, or ADDRESS:PORT; 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
     /// Record of running interpreter scripts: one that ended the process is skipped [default: ~/.local/state/ironclad]
@@ -201,6 +202,7 @@ struct Running {
 async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
     let mut settings = args.controllers.settings()?;
     let at_start = args.at_start()?;
+    let metrics = bind::of_metrics(&args.metrics_bind_address)?;
     let webhooks = args.webhooks.webhooks()?;
     args.webhooks.warnings(&settings.gates).iter().for_each(|warning| tracing::warn!("{warning}"));
     let (adapter, of_metrics) = (args.adapter.adapter()?, args.metrics.options()?);
@@ -352,7 +354,7 @@ async fn start(args: RunArgs, seam: &Seam) -> anyhow::Result<Running> {
             None => checks(checked.lock().as_deref()),
         },
     )
-    .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
+    .start(metrics, &seam.clock, &seam.tasks)
     .await?;
     memory::start(seam);
     let begin = move |term: Seam| {

@@ -251,11 +251,11 @@ async fn delete(client: &Client, tokens: &[String]) -> anyhow::Result<()> {
         let deleted = api(client).delete(&secret::name(id), &DeleteParams::default()).await;
         deleted.map_err(|error| {
             // Scripts for karmadactl look for the words of the server behind `err:`.
-            let why = match error {
-                kube::Error::Api(status) => status.message,
-                other => answer(&other),
+            let (reason, why) = match error {
+                kube::Error::Api(status) => (format!(" ({})", status.reason), status.message),
+                other => (String::new(), answer(&other)),
             };
-            anyhow!("bootstrap token {id:?} was not deleted, err: {why}\n  try: ironclad token list")
+            anyhow!("bootstrap token {id:?} was not deleted{reason}, err: {why}\n  try: ironclad token list")
         })?;
         print::out(&format!("bootstrap token {id:?} deleted\n"))?;
     }

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 
 use ironclad_planning::unjoin::Impact;
 
-use crate::{drain, print, report::Misused};
+use crate::{drain, print, program, report::Misused};
 
 /// Consent of the user to the removal of a cluster.
 #[derive(Debug, Clone, Copy)]
@@ -53,20 +53,48 @@ impl Consent<'_> {
 
     /// Asks for confirmation on a terminal.
     pub(crate) fn confirm(&self) -> anyhow::Result<()> {
-        if self.yes {
-            return Ok(());
-        }
         let Self { cluster: name, verb, done, .. } = self;
-        if !std::io::stdin().is_terminal() {
-            return Err(Misused(format!(
+        match asking(self.yes, std::io::stdin().is_terminal(), program::runs_as_karmadactl()) {
+            Asking::Nobody => Ok(()),
+            Asking::Impossible => Err(Misused(format!(
                 "cluster {name} was not {done}\n  because there is no terminal to confirm on\n  try: --yes"
             ))
-            .into());
+            .into()),
+            Asking::Person if print::confirm(&format!("{verb} cluster {name}?"))? => Ok(()),
+            Asking::Person => anyhow::bail!("cluster {name} was not {done}\n  because it was not confirmed"),
         }
-        if print::confirm(&format!("{verb} cluster {name}?"))? {
-            Ok(())
-        } else {
-            anyhow::bail!("cluster {name} was not {done}\n  because it was not confirmed")
-        }
+    }
+}
+
+/// Who is asked for confirmation.
+#[derive(Debug, PartialEq)]
+enum Asking {
+    Nobody,
+    Person,
+    /// There is no terminal, and `--yes` was not given.
+    Impossible,
+}
+
+/// Scripts for karmadactl, which asks nobody, have no `--yes` (docs/decisions/0257).
+fn asking(yes: bool, is_terminal: bool, is_karmadactl: bool) -> Asking {
+    match (yes, is_terminal) {
+        (true, _) => Asking::Nobody,
+        (false, true) => Asking::Person,
+        (false, false) if is_karmadactl => Asking::Nobody,
+        (false, false) => Asking::Impossible,
+    }
+}
+
+#[test]
+fn scripts_for_karmadactl_are_not_asked() {
+    for (yes, is_terminal, is_karmadactl, want) in [
+        (true, false, false, Asking::Nobody),
+        (true, true, true, Asking::Nobody),
+        (false, true, false, Asking::Person),
+        (false, true, true, Asking::Person),
+        (false, false, true, Asking::Nobody),
+        (false, false, false, Asking::Impossible),
+    ] {
+        assert_eq!(asking(yes, is_terminal, is_karmadactl), want, "{yes} {is_terminal} {is_karmadactl}");
     }
 }

@@ -45,6 +45,7 @@ use parking_lot::Mutex;
 use self::credentials::{AGAIN, Obtained};
 use crate::{
     announce::announce,
+    flags::bind,
     leader::{Electors, checks, host},
     memory,
     ops::Ops,
@@ -154,7 +155,7 @@ pub(crate) struct AgentArgs {
     /// Requests that may come over the tunnel: api, exec (what reaches into Pods), logs, metrics
     #[arg(long, env = "IRONCLAD_TUNNEL_ALLOW", value_name = "KIND,...", value_delimiter = ',', default_values_t = Passed::ALL)]
     tunnel_allow: Vec<Passed>,
-    /// Address of health and metrics, 0 for none
+    /// Address of health and metrics: PORT on loopback, or ADDRESS:PORT; 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     metrics_bind_address: String,
     #[command(flatten)]
@@ -350,6 +351,7 @@ struct Agent {
 impl Agent {
     async fn new(args: AgentArgs, seam: &Seam) -> anyhow::Result<Self> {
         let mut settings = args.settings()?;
+        let metrics = bind::of_metrics(&args.metrics_bind_address)?;
         settings.running_scripts = scripts::default_directory().and_then(|dir| scripts::open(&dir, &seam.clock));
         let (to_plane, to_member) =
             (Arc::new(Traffic::without_managed_fields()), Arc::new(Traffic::without_managed_fields()));
@@ -369,7 +371,7 @@ impl Agent {
                 None => vec![("control plane", Err("not registered there yet".to_owned()))],
             },
         )
-        .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
+        .start(metrics, &seam.clock, &seam.tasks)
         .await?;
         memory::start(seam);
         let obtained = Obtained::default();

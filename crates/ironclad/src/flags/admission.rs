@@ -10,6 +10,8 @@ use ironclad_fleet::gates::{Gate, Gates};
 use ironclad_interpreter_lua::{Host, check_script};
 use ironclad_seam::Clock;
 
+use super::bind::address;
+
 /// Admission flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Admission")]
@@ -51,7 +53,8 @@ impl AdmissionFlags {
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Admission")]
 pub(crate) struct WebhookFlags {
-    /// Address on which webhooks are served and registered, with managed certificates; 0 for none
+    /// Address on which webhooks are served and registered, with managed certificates: PORT on loopback, or ADDRESS:PORT;
+    /// 0 for none
     #[arg(long, env = "IRONCLAD_WEBHOOK_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS:PORT")]
     webhook_bind_address: String,
     /// URL at which the kube-apiserver reaches the webhooks [default: https:// and the bind address]
@@ -105,12 +108,7 @@ impl WebhookFlags {
         if self.webhook_bind_address == "0" {
             return Ok(None);
         }
-        let bind: SocketAddr = self.webhook_bind_address.parse().map_err(|_| {
-            Misused(format!(
-                "--webhook-bind-address {:?} is not an address and port\n  try: 0.0.0.0:8443, or 0 for none",
-                self.webhook_bind_address
-            ))
-        })?;
+        let bind = address("--webhook-bind-address", &self.webhook_bind_address)?;
         let (endpoint, mut hosts) = match (&self.webhook_service, &self.webhook_url) {
             (Some(service), _) => of_service(service).map(|(endpoint, hosts)| (Some(endpoint), hosts))?,
             (None, Some(url)) => of_url(url).map(|(endpoint, hosts)| (Some(endpoint), hosts))?,
@@ -213,7 +211,7 @@ mod tests {
             assert_eq!(got, want, "{name}");
         }
         for (flags, want) in [
-            (flags("8443", None, None), "--webhook-bind-address \"8443\" is not an address and port"),
+            (flags("x", None, None), "--webhook-bind-address \"x\" is not an address and port"),
             (flags("0.0.0.0:8443", None, None), "the webhooks have no address for the kube-apiserver"),
             (flags("0.0.0.0:8443", Some("http://a"), None), "--webhook-url \"http://a\" is not https://HOST:PORT"),
             (flags("0.0.0.0:8443", None, Some("web")), "--webhook-service \"web\" is not NAMESPACE/NAME[:PORT]"),

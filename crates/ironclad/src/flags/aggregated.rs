@@ -1,11 +1,13 @@
 //! Flags of API servers behind a kube-apiserver: address and Service.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Context as _;
 use ironclad_cli::report::Misused;
 use ironclad_extension::ServerService;
 use tokio::net::TcpListener;
+
+use super::bind::address;
 
 /// Flags of the leader's state behind a kube-apiserver.
 #[derive(clap::Args, Debug)]
@@ -122,15 +124,6 @@ impl ProxyFlags {
         hosts.dedup();
         Ok(Some(BoundProxy { bind, url: self.proxy_url.clone(), hosts }))
     }
-}
-
-/// Reads PORT, or ADDRESS:PORT.
-pub(super) fn address(flag: &str, text: &str) -> anyhow::Result<SocketAddr> {
-    let port = text.parse::<u16>().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-    let bind = port.or_else(|_| text.parse::<SocketAddr>());
-    bind.map_err(|_| {
-        Misused(format!("{flag} {text:?} is not an address and port\n  try: 8444, 0.0.0.0:8444, or 0 for none")).into()
-    })
 }
 
 /// Names of the flags of a server.

@@ -7,7 +7,7 @@ use std::{
 
 use ironclad_cli::report::Misused;
 
-use super::aggregated::address;
+use super::bind::address;
 
 /// Flags of the dashboard for users who log in.
 #[derive(clap::Args, Debug)]

@@ -3,6 +3,7 @@
 pub(crate) mod accepted;
 mod admission;
 pub(crate) mod aggregated;
+pub(crate) mod bind;
 pub(crate) mod dashboard;
 mod estimators;
 mod graceful;

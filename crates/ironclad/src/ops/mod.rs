@@ -6,7 +6,7 @@ mod text;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full};
 use ironclad_controllers::Controllers;
@@ -65,19 +65,12 @@ impl Ops {
         Self { controllers: Arc::new(controllers), own: Arc::new(registry), ready: Arc::new(ready) }
     }
 
-    /// Listens until the tasks are stopped. The address `0` disables it.
+    /// Listens at this address, if there is one, until the tasks are stopped.
     ///
     /// # Errors
-    /// The address is invalid or in use.
-    pub(crate) async fn start(self, address: &str, clock: &Clock, tasks: &Tasks) -> anyhow::Result<()> {
-        if address == "0" {
-            return Ok(());
-        }
-        let Ok(socket) = address.parse::<SocketAddr>() else {
-            bail!(
-                "--metrics-bind-address {address:?} is not an address and port\n  try: 127.0.0.1:10357, or 0 for none"
-            );
-        };
+    /// The address is in use.
+    pub(crate) async fn start(self, bind: Option<SocketAddr>, clock: &Clock, tasks: &Tasks) -> anyhow::Result<()> {
+        let Some(socket) = bind else { return Ok(()) };
         let listener = TcpListener::bind(socket).await.with_context(|| {
             let holder = held_by(socket);
             let in_use = if holder.is_empty() { "" } else { ": in use" };

@@ -63,7 +63,7 @@ use crate::{
     announce::announce,
     demo::{self, Demo},
     explain::Here,
-    flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs, metrics::MetricsFlags},
+    flags::{AdmissionFlags, ControllerFlags, accepted::AcceptedElectionArgs, bind, metrics::MetricsFlags},
     leader, memory, metrics,
     ops::{Ops, server::Embedded},
     signals::Stop,
@@ -112,7 +112,7 @@ pub(crate) struct UpArgs {
     /// Apply a sample and show where it went; `failover` also plays the loss of a member, with gate and times for it
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "sample", value_name = "WHAT", hide_possible_values = true)]
     pub demo: Option<Demo>,
-    /// Address of health and metrics, 0 for none
+    /// Address of health and metrics: PORT on loopback, or ADDRESS:PORT; 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
     /// Serve the dashboard on this port of 127.0.0.1 [without a port: a free one]
@@ -153,6 +153,7 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
     }
     // Whatever can be wrong in flags is found before the data directory is made.
     let fleet = args.fleet.described()?;
+    let metrics = bind::of_metrics(&args.metrics_bind_address)?;
     let mut stop = Stop::install()?;
     for warning in args.election.warnings() {
         tracing::warn!("{warning}");
@@ -286,7 +287,7 @@ pub(crate) async fn run(mut args: UpArgs) -> anyhow::Result<()> {
         vec![electors.collector(), Box::new(observed), Box::new(proxied), Box::new(embedded), Box::new(expiry)],
         move || leader::checks(&elected, &checked).into_iter().chain([store.check()]).collect(),
     )
-    .start(&args.metrics_bind_address, &seam.clock, &seam.tasks)
+    .start(metrics, &seam.clock, &seam.tasks)
     .await?;
     let started = Arc::new(Notify::new());
     let notify = started.clone();

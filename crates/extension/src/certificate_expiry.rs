@@ -1,5 +1,5 @@
-//! `ironclad_certificate_expiry_seconds`: time that is left of the certificates of this process (specification/operations.md
-//! 10.5).
+//! `ironclad_certificate_expiry_seconds`: time that is left of the certificates of this process
+//! (specification/operations.md 10.5).
 
 use std::{fmt, sync::Arc};
 

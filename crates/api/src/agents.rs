@@ -97,7 +97,8 @@ fn binding(kind: &str, metadata: Value, role: (&str, &str), subject: (&str, &str
     })
 }
 
-/// Namespaces of the control plane in which the agent of a cluster has rights: that of Secrets of clusters, then its own.
+/// Namespaces of the control plane in which the agent of a cluster has rights: that of the Secrets of clusters, and its
+/// execution namespace.
 #[must_use]
 pub fn agent_namespaces(cluster: &str) -> [Value; 2] {
     [namespaces::CLUSTER.to_owned(), names::execution_namespace(cluster)].map(|name| {

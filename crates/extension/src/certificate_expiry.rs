@@ -32,7 +32,7 @@ impl CertificateExpiry {
     }
 
     /// Shows the time until this end, with label `name`.
-    pub fn watch(&self, name: &'static str, until: impl Fn() -> Option<Timestamp> + Send + Sync + 'static) {
+    pub fn show(&self, name: &'static str, until: impl Fn() -> Option<Timestamp> + Send + Sync + 'static) {
         self.all.write().push((name, Box::new(until)));
     }
 
@@ -40,7 +40,7 @@ impl CertificateExpiry {
     pub(crate) fn in_use(&self, name: &'static str) -> Arc<InUse> {
         let in_use = Arc::new(InUse::default());
         let shown = in_use.clone();
-        self.watch(name, move || shown.until());
+        self.show(name, move || shown.until());
         in_use
     }
 }
@@ -89,11 +89,11 @@ mod tests {
             encode(&mut text, &registry).unwrap();
             text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
         };
-        expiry.watch("agent", || None);
+        expiry.show("agent", || None);
         let in_use = expiry.in_use("webhooks");
         assert_eq!(shown(), [""; 0], "none is there yet");
 
-        expiry.watch("server", move || now.checked_sub(jiff::SignedDuration::from_secs(5)).ok());
+        expiry.show("server", move || now.checked_sub(jiff::SignedDuration::from_secs(5)).ok());
         let authority = pki::authority("ca", 30, &seam).unwrap();
         let pair = pki::serving(&authority, "s", &["localhost".to_owned()], 2, &seam).unwrap();
         in_use.set(&pair).unwrap();

@@ -54,47 +54,47 @@ impl Consent<'_> {
     /// Asks for confirmation on a terminal.
     pub(crate) fn confirm(&self) -> anyhow::Result<()> {
         let Self { cluster: name, verb, done, .. } = self;
-        match asking(self.yes, std::io::stdin().is_terminal(), program::runs_as_karmadactl()) {
-            Asking::Nobody => Ok(()),
-            Asking::Impossible => Err(Misused(format!(
+        match prompt(self.yes, std::io::stdin().is_terminal(), program::runs_as_karmadactl()) {
+            Prompt::Skipped => Ok(()),
+            Prompt::NoTerminal => Err(Misused(format!(
                 "cluster {name} was not {done}\n  because there is no terminal to confirm on\n  try: --yes"
             ))
             .into()),
-            Asking::Person if print::confirm(&format!("{verb} cluster {name}?"))? => Ok(()),
-            Asking::Person => anyhow::bail!("cluster {name} was not {done}\n  because it was not confirmed"),
+            Prompt::Shown if print::confirm(&format!("{verb} cluster {name}?"))? => Ok(()),
+            Prompt::Shown => anyhow::bail!("cluster {name} was not {done}\n  because it was not confirmed"),
         }
     }
 }
 
-/// Who is asked for confirmation.
+/// The prompt for confirmation.
 #[derive(Debug, PartialEq)]
-enum Asking {
-    Nobody,
-    Person,
-    /// There is no terminal, and `--yes` was not given.
-    Impossible,
+enum Prompt {
+    Skipped,
+    Shown,
+    /// It is needed, and can't be shown.
+    NoTerminal,
 }
 
-/// Scripts for karmadactl, which asks nobody, have no `--yes` (docs/decisions/0257).
-fn asking(yes: bool, is_terminal: bool, is_karmadactl: bool) -> Asking {
+/// karmadactl has no prompt and no `--yes`, so its scripts go on without (docs/decisions/0257).
+fn prompt(yes: bool, is_terminal: bool, is_karmadactl: bool) -> Prompt {
     match (yes, is_terminal) {
-        (true, _) => Asking::Nobody,
-        (false, true) => Asking::Person,
-        (false, false) if is_karmadactl => Asking::Nobody,
-        (false, false) => Asking::Impossible,
+        (true, _) => Prompt::Skipped,
+        (false, true) => Prompt::Shown,
+        (false, false) if is_karmadactl => Prompt::Skipped,
+        (false, false) => Prompt::NoTerminal,
     }
 }
 
 #[test]
 fn scripts_for_karmadactl_are_not_asked() {
     for (yes, is_terminal, is_karmadactl, want) in [
-        (true, false, false, Asking::Nobody),
-        (true, true, true, Asking::Nobody),
-        (false, true, false, Asking::Person),
-        (false, true, true, Asking::Person),
-        (false, false, true, Asking::Nobody),
-        (false, false, false, Asking::Impossible),
+        (true, false, false, Prompt::Skipped),
+        (true, true, true, Prompt::Skipped),
+        (false, true, false, Prompt::Shown),
+        (false, true, true, Prompt::Shown),
+        (false, false, true, Prompt::Skipped),
+        (false, false, false, Prompt::NoTerminal),
     ] {
-        assert_eq!(asking(yes, is_terminal, is_karmadactl), want, "{yes} {is_terminal} {is_karmadactl}");
+        assert_eq!(prompt(yes, is_terminal, is_karmadactl), want, "{yes} {is_terminal} {is_karmadactl}");
     }
 }

@@ -361,7 +361,7 @@ impl Agent {
         let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
         let report = settings.agent_report.clone();
         let expiry = CertificateExpiry::new(seam.clock.clone());
-        expiry.watch("agent", move || report.lock().certificate.map(|life| life.until));
+        expiry.show("agent", move || report.lock().certificate.map(|life| life.until));
         Ops::new(
             move || measured.lock().as_ref().map(|controllers| controllers.registry()),
             vec![("plane", to_plane.clone()), ("members", to_member)],

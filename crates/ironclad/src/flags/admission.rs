@@ -53,8 +53,8 @@ impl AdmissionFlags {
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Admission")]
 pub(crate) struct WebhookFlags {
-    /// Address on which webhooks are served and registered, with managed certificates: PORT on loopback, or ADDRESS:PORT;
-    /// 0 for none
+    /// Address on which webhooks are served and registered, with managed certificates: PORT on loopback, or
+    /// ADDRESS:PORT; 0 for none
     #[arg(long, env = "IRONCLAD_WEBHOOK_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS:PORT")]
     webhook_bind_address: String,
     /// URL at which the kube-apiserver reaches the webhooks [default: https:// and the bind address]

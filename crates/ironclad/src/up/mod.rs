@@ -416,7 +416,7 @@ fn renew_certificates(
 ) {
     let renewal = Arc::new((Mutex::new(credentials), simulated, endpoint, seam.clone()));
     let shown = renewal.clone();
-    expiry.watch("server", move || shown.0.lock().ends());
+    expiry.show("server", move || shown.0.lock().ends());
     seam.tasks.supervise(&seam.clock, "certificates", move || {
         let renewal = renewal.clone();
         async move {

@@ -40,8 +40,8 @@ impl RealEnv {
     }
 }
 
-/// Writes `account.kubeconfig` into the directory: the same server as in an administrator's, and a token of this account
-/// in this namespace. Returns its path.
+/// Writes `account.kubeconfig` into the directory: the server of an administrator's kubeconfig, and a token of this
+/// ServiceAccount in this namespace. Returns its path.
 pub async fn as_account(
     kubectl: &Kubectl,
     (namespace, account): (&str, &str),

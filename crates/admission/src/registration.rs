@@ -211,11 +211,11 @@ mod tests {
                 assert!(paths.contains(&format!("{prefix}{name}").as_str()), "{prefix}{name}");
             }
         }
-        let of_ours = 1 + 4 + 3 + 1 + 1;
+        let of_ours = 1 + 7 + 3 + 1 + 1;
         assert_eq!(
             paths.len(),
             mutating.len() + validating.len() + of_ours,
-            "one for namespaces, four for agents, three for their registration, one for Remedies, one for a kind that is not built"
+            "one for namespaces, seven for agents, three for their registration, one for Remedies, one for a kind that is not built"
         );
     }
 }

@@ -407,6 +407,23 @@ pub static WEBHOOKS: &[Webhook] = &[
     ),
     of_agents("agentsecret.karmada.io", "/validate-agent-secret", ("", "secrets"), kinds::agents::write_secret),
     of_agents("agentwork.karmada.io", "/validate-agent-work", (WORK, "works"), kinds::agents::write_work),
+    of_agents("agentevent.karmada.io", "/validate-agent-event", ("", "events"), kinds::agents::write_event),
+    of_agents(
+        "agentnewevent.karmada.io",
+        "/validate-agent-new-event",
+        ("events.k8s.io", "events"),
+        kinds::agents::write_event,
+    ),
+    Webhook {
+        scope: Scope::Cluster,
+        operations: &[Operation::Create],
+        ..of_agents(
+            "agentcertificate.karmada.io",
+            "/validate-agent-certificate",
+            ("certificates.k8s.io", "certificatesigningrequests"),
+            kinds::agents::write_request,
+        )
+    },
     Webhook {
         name: "cluster.karmada.io",
         path: "/validate-cluster",

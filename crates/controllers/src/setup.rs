@@ -128,7 +128,13 @@ impl Setup {
         self.made.interpreters.get_or_init(|| {
             let (metrics, settings) = (self.register(InterpreterMetrics::register), &self.settings);
             Interpreters::follow(
-                &self.seam, &self.plane, &self.backends, &self.caches, &self.events, &metrics, settings,
+                &self.seam,
+                (&self.plane, &self.mapper),
+                &self.backends,
+                &self.caches,
+                &self.events,
+                &metrics,
+                settings,
             )
         })
     }

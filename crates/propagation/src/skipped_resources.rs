@@ -11,7 +11,7 @@ const SKIPPED_GROUPS: [&str; 13] = [
     "explain.ironclad.io", "events.k8s.io", "coordination.k8s.io",
 ];
 /// Namespaces that are skipped whatever `--skipped-propagating-namespaces` says.
-const ALWAYS_SKIPPED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+pub const ALWAYS_SKIPPED: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 /// Longest value of either flag.
 const FLAG_BYTES_MAX: usize = 16 * 1024;
 

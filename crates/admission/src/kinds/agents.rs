@@ -1,11 +1,20 @@
 //! Limits of agents, which rights cannot express: the user of a cluster's agent writes only what belongs to its cluster
 //! (specification/operations.md 10.3, specification/admission.md 7.1).
 
-use ironclad_api::{agents::cluster_of_agent, names, namespaces};
+use ironclad_api::{
+    agents::{AGENT_SIGNER, cluster_of_agent},
+    names, namespaces,
+};
+use ironclad_propagation::skipped_resources::ALWAYS_SKIPPED;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::Value;
 
 use super::lens::{at, list, text};
-use crate::{Denial, Operation, Request, request::Cx};
+use crate::{
+    Denial, Operation, Request,
+    agents::request::AgentRequest,
+    request::{Cx, decode},
+};
 
 /// Name of the Leases by which replicas of an agent elect their leader; the name of the cluster follows.
 const ELECTION_PREFIX: &str = "karmada-agent-";
@@ -100,4 +109,46 @@ pub(crate) fn write_work(cx: &Cx<'_>) -> Result<(), Denial> {
         return Ok(());
     }
     Err(refused(request, &format!("an agent writes only Works in {space}")))
+}
+
+/// Event: about objects that may be of its member. Of the control plane's own ones these are its Cluster, its Leases
+/// and its Works.
+pub(crate) fn write_event(cx: &Cx<'_>) -> Result<(), Denial> {
+    let (Some(cluster), request) = (cluster(cx), cx.request) else { return Ok(()) };
+    let about = [request.old, request.object].into_iter().flatten().map(|event| {
+        let object = if request.group.is_empty() { "/involvedObject" } else { "/regarding" };
+        at(event, object)
+    });
+    for about in about {
+        let (kind, namespace, name) = (text(about, "/kind"), text(about, "/namespace"), text(about, "/name"));
+        let space = names::execution_namespace(cluster);
+        let is_own = match kind {
+            "Cluster" => name == cluster,
+            "Lease" => name == cluster || name.strip_prefix(ELECTION_PREFIX) == Some(cluster),
+            _ => namespace == space || !(namespaces::is_reserved(namespace) || ALWAYS_SKIPPED.contains(&namespace)),
+        };
+        if !is_own {
+            let may = format!(
+                "an agent writes no Events about {kind} {namespace}/{name}, only about Cluster {cluster}, objects in {space}, and what users propagate"
+            );
+            return Err(refused(request, &may));
+        }
+    }
+    Ok(())
+}
+
+/// CertificateSigningRequest: for the user that it is, so that no person signs another one by mistake.
+pub(crate) fn write_request(cx: &Cx<'_>) -> Result<(), Denial> {
+    let (Some(cluster), request) = (cluster(cx), cx.request) else { return Ok(()) };
+    let asked = request.object.and_then(|object| decode::<CertificateSigningRequest>(object).ok());
+    // Whoever creates it is not in it yet where webhooks come first.
+    let own = asked.as_ref().and_then(AgentRequest::of).is_some_and(|asked| asked.cluster == cluster);
+    if own || request.operation == Operation::Delete {
+        return Ok(());
+    }
+    let user = request.user;
+    Err(refused(
+        request,
+        &format!("an agent asks only for certificates of its own user {user}, for signer {AGENT_SIGNER}"),
+    ))
 }

@@ -285,3 +285,57 @@ fn a_cluster_with_the_name_of_karmadactls_user_has_no_agent() {
     let push = with_spec(&cluster("rbac-generator"), &json!({"syncMode": "Push"}));
     assert_eq!(Write::create(group, resource, push).refusal(), "");
 }
+
+#[test]
+fn agents_tell_only_of_what_may_be_theirs() {
+    let about = |field: &str, kind: &str, namespace: &str, name: &str| {
+        let mut event = json!({"kind": "Event", "metadata": {"namespace": "default", "name": "e"}});
+        event[field] = json!({"kind": kind, "namespace": namespace, "name": name});
+        event
+    };
+    for (kind, namespace, name, may) in [
+        ("Cluster", "", "m1", true),
+        ("Cluster", "", "m2", false),
+        ("Work", "karmada-es-m1", "w", true),
+        ("Work", "karmada-es-m2", "w", false),
+        ("Deployment", "shop", "web", true),
+        ("ClusterRole", "", "reader", true),
+        ("Secret", "karmada-cluster", "m2", false),
+        ("Lease", "karmada-cluster", "m1", true),
+        ("Lease", "karmada-system", "karmada-agent-m1", true),
+        ("Lease", "karmada-system", "ironclad", false),
+        ("Pod", "kube-system", "dns", false),
+    ] {
+        for (group, field) in [("", "involvedObject"), ("events.k8s.io", "regarding")] {
+            let (own, event) = (about(field, "Cluster", "", "m1"), about(field, kind, namespace, name));
+            for write in [
+                Write::create(group, "events", event.clone()),
+                Write::update(group, "events", own.clone(), event.clone()),
+                Write::update(group, "events", event.clone(), own.clone()),
+            ] {
+                let of_agent = Write { user: AGENT, ..write.clone() }.validated().denial;
+                let what = format!("{group} {:?} about {kind} {namespace}/{name}: {of_agent:?}", write.operation);
+                assert_eq!(of_agent.is_none(), may, "{what}");
+                assert!(write.validated().denial.is_none(), "a person: {what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn agents_ask_only_for_certificates_of_their_own() {
+    let (group, resource) = ("certificates.k8s.io", "certificatesigningrequests");
+    let mut administrator = agent("m1");
+    administrator.organizations = vec!["system:masters"];
+    for (name, subject, may) in [
+        ("its own", agent("m1"), true),
+        ("of another", agent("m2"), false),
+        ("an administrator's", administrator, false),
+    ] {
+        let mut object = serde_json::to_value(request(&subject)).unwrap();
+        object["metadata"]["name"] = "r".into();
+        let refusal = Write { user: AGENT, ..Write::create(group, resource, object.clone()) }.refusal();
+        assert_eq!(refusal.is_empty(), may, "{name}: {refusal}");
+        assert_eq!(Write { user: "alice", ..Write::create(group, resource, object) }.refusal(), "", "{name}");
+    }
+}

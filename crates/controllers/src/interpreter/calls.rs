@@ -32,6 +32,9 @@ pub(super) struct Callers {
     pub(super) backends: Arc<dyn Backends>,
     pub(super) events: Events,
     pub(super) webhooks: Informer<ResourceInterpreterWebhookConfiguration>,
+    /// Agents may not read the Services of the control plane, whose addresses mean nothing in a member: the name of a
+    /// Service is resolved where the agent runs.
+    pub(super) is_agent: bool,
     pub(super) start: Instant,
     pub(super) known: Mutex<BTreeMap<String, Caller>>,
 }
@@ -137,11 +140,11 @@ impl Callers {
     async fn endpoint(&self, hook: &Hook) -> Result<Endpoint, String> {
         let config = &hook.webhook.client_config;
         let service = match &config.service {
-            None => None,
-            Some(reference) => {
+            Some(reference) if !self.is_agent => {
                 let api: Api<Service> = Api::namespaced(self.plane.clone(), &reference.namespace);
                 api.get_opt(&reference.name).await.map_err(|error| format!("looking up its service: {error}"))?
             }
+            _ => None,
         };
         webhook::endpoint(config, service.as_ref())
     }

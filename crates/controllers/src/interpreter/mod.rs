@@ -30,6 +30,7 @@ use crate::{
     backends::Backends,
     caches::{CUSTOMIZATIONS, DEFINITIONS, INTERPRETER_WEBHOOKS},
     events::Events,
+    mapper::Mapper,
     settings::Settings,
 };
 
@@ -72,7 +73,7 @@ impl Interpreters {
     /// Sources that follow the caches of their configuration.
     pub(crate) fn follow(
         seam: &Seam,
-        plane: &Client,
+        (plane, mapper): (&Client, &Arc<Mapper>),
         backends: &Arc<dyn Backends>,
         caches: &Caches,
         events: &Events,
@@ -92,6 +93,7 @@ impl Interpreters {
             backends: backends.clone(),
             events: events.clone(),
             webhooks: webhooks.clone(),
+            is_agent: settings.agent_of.is_some(),
             start,
             known: Mutex::default(),
         };
@@ -121,8 +123,9 @@ impl Interpreters {
                 this.on_webhooks(change);
             }
         });
-        // Agents have no rights to watch them.
-        if settings.agent_of.is_none() {
+        if settings.agent_of.is_some() {
+            this.read_definitions_again(seam, mapper);
+        } else {
             let weak = Arc::downgrade(&this);
             caches.take(&DEFINITIONS).on_change(move |change| {
                 if let Some(this) = weak.upgrade() {

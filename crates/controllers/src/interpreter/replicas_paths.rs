@@ -2,16 +2,20 @@
 //! `retain-replicas`, or the target of a distributed autoscaler, needs it. The cache of definitions has only their
 //! metadata.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ironclad_fleet::Gvk;
 use ironclad_interpreter::{ReplicasPath, ReplicasPaths, replicas_paths};
 use ironclad_runtime::{Api, Change, Failure};
+use ironclad_seam::Seam;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 
 use super::Interpreters;
 use crate::{caches::Definition, mapper::Mapper};
+
+/// Time after which an agent reads known definitions again.
+const READ_AGAIN: Duration = Duration::from_secs(300);
 
 impl Interpreters {
     /// The path of a kind's replicas, read from its definition if that was not done yet; `None` if it has no scale
@@ -42,6 +46,34 @@ impl Interpreters {
         Arc::make_mut(&mut sources.replicas_paths).extend(read);
         self.publish(&sources);
         Ok(())
+    }
+
+    /// Has an agent, which may read definitions and not watch them, read those again from time to time that it knows.
+    pub(super) fn read_definitions_again(self: &Arc<Self>, seam: &Seam, mapper: &Arc<Mapper>) {
+        let (weak, clock, mapper) = (Arc::downgrade(self), seam.clock.clone(), mapper.clone());
+        seam.tasks.supervise(&seam.clock, "definitions", move || {
+            let (weak, clock, mapper) = (weak.clone(), clock.clone(), mapper.clone());
+            async move {
+                loop {
+                    clock.sleep(READ_AGAIN).await;
+                    let Some(this) = weak.upgrade() else { return };
+                    this.read_known_again(&mapper).await;
+                }
+            }
+        });
+    }
+
+    async fn read_known_again(&self, mapper: &Mapper) {
+        let known = self.sources.lock().replicas_paths.clone();
+        for (gvk, before) in &*known {
+            if let Err(failure) = self.read_replicas_path(mapper, gvk).await {
+                tracing::debug!(%gvk, %failure, "its definition was not read again");
+                continue;
+            }
+            if self.sources.lock().replicas_paths.get(gvk) != Some(before) {
+                self.notify(&|changed| changed == gvk);
+            }
+        }
     }
 
     /// Forgets the paths of the group of a changed definition.

@@ -20,6 +20,8 @@ use crate::{Backends, Settings};
 
 /// A webhook in this process, and the number of its calls.
 struct Hooks {
+    /// Address at which it is expected to be.
+    base: &'static str,
     asked: Arc<AtomicUsize>,
     answer: fn(Value) -> Reply,
 }
@@ -32,7 +34,7 @@ enum Reply {
 
 impl Backends for Hooks {
     fn webhook(&self, endpoint: &Endpoint, _: Option<&[u8]>) -> Result<Client, String> {
-        assert_eq!((endpoint.base.as_str(), endpoint.path.as_str()), ("https://hooks.example.com", "/ask"));
+        assert_eq!((endpoint.base.as_str(), endpoint.path.as_str()), (self.base, "/ask"));
         let (asked, answer) = (self.asked.clone(), self.answer);
         let service = service_fn(move |request: http::Request<Body>| {
             asked.fetch_add(1, Relaxed);
@@ -74,28 +76,32 @@ fn configuration(timeout_seconds: Option<i32>) -> ResourceInterpreterWebhookConf
 
 /// Sources with one webhook over a control plane that answers nothing, and the number of the webhook's calls.
 fn sources(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Interpreters>, Arc<AtomicUsize>) {
+    let base = "https://hooks.example.com";
+    sources_of(&Settings::default(), &configuration(timeout_seconds), (base, 404), answer)
+}
+
+/// The same in a process with these settings, for a webhook that is expected at this address, over a control plane
+/// that answers everything with this status.
+fn sources_of(
+    settings: &Settings,
+    configuration: &ResourceInterpreterWebhookConfiguration,
+    (base, status): (&'static str, u16),
+    answer: fn(Value) -> Reply,
+) -> (Arc<Interpreters>, Arc<AtomicUsize>) {
     let seam =
         Seam { clock: Clock::simulated(Timestamp::UNIX_EPOCH), rng: Rng::from_seed(1), tasks: Tasks::new("test") };
-    let nobody = service_fn(|_: http::Request<Body>| async {
-        Ok::<_, kube::Error>(Response::builder().status(404).body(Body::empty()).unwrap())
+    let nobody = service_fn(move |_: http::Request<Body>| async move {
+        Ok::<_, kube::Error>(Response::builder().status(status).body(Body::empty()).unwrap())
     });
     let plane = in_process_client(nobody, Arc::new(Traffic::default()));
     let asked = Arc::new(AtomicUsize::new(0));
-    let backends: Arc<dyn Backends> = Arc::new(Hooks { asked: asked.clone(), answer });
-    let (events, metrics) = (
-        Events::new(plane.clone(), &seam, &Settings::default()),
-        InterpreterMetrics::register(&mut Registry::default()),
-    );
-    let sources = Interpreters::follow(
-        &seam,
-        &plane,
-        &backends,
-        &Caches::new(Scope::All, &seam),
-        &events,
-        &metrics,
-        &Settings::default(),
-    );
-    sources.set_webhooks(Webhooks::new([&configuration(timeout_seconds)]));
+    let backends: Arc<dyn Backends> = Arc::new(Hooks { base, asked: asked.clone(), answer });
+    let (events, metrics) =
+        (Events::new(plane.clone(), &seam, settings), InterpreterMetrics::register(&mut Registry::default()));
+    let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
+    let caches = Caches::new(Scope::All, &seam);
+    let sources = Interpreters::follow(&seam, (&plane, &mapper), &backends, &caches, &events, &metrics, settings);
+    sources.set_webhooks(Webhooks::new([configuration]));
     (sources, asked)
 }
 
@@ -199,4 +205,20 @@ async fn a_webhook_that_fails_repeatedly_is_not_called_for_a_while() {
     Clock::system().sleep(Duration::from_secs(11)).await;
     assert!(verdict(&sources, &farm()).await.0.is_err());
     assert_eq!(asked.load(Relaxed), 4, "then it is tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_calls_a_service_by_its_name() {
+    let mut by_service = configuration(None);
+    let reference = json!({"service": {"name": "hooks", "namespace": "farm", "path": "/ask"}});
+    by_service.webhooks[0].client_config = serde_json::from_value(reference).unwrap();
+    let answer: fn(Value) -> Reply = |question| says(&question, json!({"successful": true, "healthy": true}));
+    let agent = Settings { agent_of: Some("m1".into()), ..Settings::default() };
+    let (sources, asked) = sources_of(&agent, &by_service, ("https://hooks.farm.svc:443", 403), answer);
+    assert_eq!(verdict(&sources, &farm()).await.0, Ok(Some(Health::Healthy)));
+    assert_eq!(asked.load(Relaxed), 1);
+    // The control plane looks it up.
+    let (sources, asked) = sources_of(&Settings::default(), &by_service, ("", 403), answer);
+    let refused = verdict(&sources, &farm()).await.0.unwrap_err();
+    assert!(refused.contains("looking up its service") && asked.load(Relaxed) == 0, "{refused}");
 }

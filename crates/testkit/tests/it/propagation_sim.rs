@@ -20,7 +20,7 @@ use ironclad_runtime::Api;
 use ironclad_seam::Rng;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
-    Fault, World, WorldOptions,
+    Fault, Setup, World, WorldOptions,
     propagation::{self, Disturbance},
 };
 use jiff::Timestamp;
@@ -330,11 +330,22 @@ fn fresh_seeds_with_one_fault_each_settle() -> anyhow::Result<()> {
 /// A kind with a scale subresource keeps the replicas that an autoscaler of the member sets, if its label asks for it.
 #[tokio::test(start_paused = true)]
 async fn replicas_of_a_defined_kind_stay_as_the_member_scales_them() -> anyhow::Result<()> {
-    let mut world = World::start(WorldOptions { seed: 33, members: 1 }).await?;
+    defined_kind(0).await
+}
+
+/// Its agent applies it, which reads definitions and does not watch them.
+#[tokio::test(start_paused = true)]
+async fn replicas_of_a_defined_kind_stay_in_a_pull_member() -> anyhow::Result<()> {
+    defined_kind(1).await
+}
+
+async fn defined_kind(pull: usize) -> anyhow::Result<()> {
+    let setup = Setup { pull, ..Setup::from(WorldOptions { seed: 33, members: 1 }) };
+    let mut world = World::start(setup).await?;
     world.start_controllers().await;
     let (user, member) = (world.user(), world.members.get("member1").context("member1")?.client());
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let scale = json!({"specReplicasPath": ".spec.size.n", "statusReplicasPath": ".status.n"});
+    let mut scale = json!({"specReplicasPath": ".spec.size.n", "statusReplicasPath": ".status.n"});
     let definition: CustomResourceDefinition = serde_json::from_value(json!({
         "metadata": {"name": "farms.x.io"},
         "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "farms", "singular": "farm", "kind": "Farm"},
@@ -353,16 +364,16 @@ async fn replicas_of_a_defined_kind_stay_as_the_member_scales_them() -> anyhow::
         kind: "Farm".into(),
         plural: "farms".into(),
     };
-    let templates: Api<DynamicObject> = Api::namespaced_with(user, "default", &farms);
-    let copies: Api<DynamicObject> = Api::namespaced_with(member, "default", &farms);
+    let templates: Api<DynamicObject> = Api::namespaced_with(user.clone(), "default", &farms);
+    let copies: Api<DynamicObject> = Api::namespaced_with(member.clone(), "default", &farms);
     for (name, label) in [("kept", "true"), ("ours", "false")] {
         let farm = json!({"apiVersion": "x.io/v1", "kind": "Farm", "metadata": {"name": name, "labels":
-            {"resourcetemplate.karmada.io/retain-replicas": label}}, "spec": {"size": {"n": 1}, "color": "red"}});
+            {"resourcetemplate.karmada.io/retain-replicas": label}}, "spec": {"size": {"n": 1}, "count": 1, "color": "red"}});
         templates.create(&PostParams::default(), &serde_json::from_value(farm)?).await?;
     }
     let has = async |name: &str, color: &str, replicas: i64| -> anyhow::Result<bool> {
         let Some(copy) = copies.get_opt(name).await? else { return Ok(false) };
-        Ok(copy.data["spec"] == json!({"size": {"n": replicas}, "color": color}))
+        Ok(copy.data["spec"] == json!({"size": {"n": replicas}, "count": 1, "color": color}))
     };
     let patch = async |api: &Api<DynamicObject>, name: &str, spec: serde_json::Value| {
         api.patch(name, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await.map(drop)
@@ -378,6 +389,22 @@ async fn replicas_of_a_defined_kind_stay_as_the_member_scales_them() -> anyhow::
     world.until("a change of the template is applied", async || has("kept", "blue", 4).await).await?;
     patch(&copies, "kept", json!({"color": "green"})).await?;
     world.until("drift is repaired", async || has("kept", "blue", 4).await).await?;
+
+    // Another version of the definition has them elsewhere.
+    scale["specReplicasPath"] = ".spec.count".into();
+    for client in [&user, &member] {
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let mut changed = definitions.get("farms.x.io").await?;
+        changed.spec.versions[0].subresources = Some(serde_json::from_value(json!({"scale": scale}))?);
+        definitions.replace("farms.x.io", &PostParams::default(), &changed).await?;
+    }
+    world.pass(Duration::from_secs(330)).await?;
+    patch(&copies, "kept", json!({"count": 7})).await?;
+    let want = json!({"size": {"n": 1}, "count": 7, "color": "blue"});
+    let follows = async || Ok(copies.get("kept").await?.data["spec"] == want);
+    world.until("what was replicas is ours, and what is replicas is not", follows).await?;
+    world.pass(Duration::from_secs(60)).await?;
+    ensure!(follows().await?, "{:?}", copies.get("kept").await?.data);
     world.until_quiet().await
 }
 

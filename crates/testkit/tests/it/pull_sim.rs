@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ironclad_api::{cluster::Cluster, policy::PropagationPolicy};
+use ironclad_api::{cluster::Cluster, conditions, policy::PropagationPolicy};
 use ironclad_runtime::Api;
 use ironclad_testkit::sim::{Setup, World, WorldOptions};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -110,4 +110,46 @@ async fn an_agent_serves_its_member_and_what_it_missed_is_made_up_for() -> anyho
     templates.delete("web", &DeleteParams::default()).await?;
     world.until("the copy is removed", async || Ok(copy(&member).await?.is_none())).await?;
     world.until_quiet().await
+}
+
+/// An agent whose clock is wrong by an hour, either way: what it writes is judged by when it arrives.
+#[tokio::test(start_paused = true)]
+async fn the_clock_of_an_agent_may_be_wrong() -> anyhow::Result<()> {
+    for hours in [-1, 1] {
+        let setup = Setup { pull: 1, ..Setup::from(WorldOptions { seed: 40, members: 2 }) };
+        let mut world = World::start(setup).await?;
+        let agent = world.agents().start;
+        world.skew(agent, hours * 3_600_000);
+        world.start_controllers().await;
+        let (user, member) = (world.user(), world.member(PULLED)?.client());
+        create::<Deployment>(&user, deployment("a:1")).await?;
+        create::<PropagationPolicy>(&user, policy()).await?;
+        world.until("the copy runs", async || Ok(pods(&member).await?.len() == 2)).await?;
+        let (before, clusters) = (pods(&member).await?, Api::<Cluster>::all(user.clone()));
+        let skewed = async || -> anyhow::Result<Option<String>> {
+            let status = clusters.get(PULLED).await?.status.unwrap_or_default();
+            let found = conditions::get(&status.conditions, conditions::cluster::CLOCK_SKEW);
+            Ok(found.filter(|condition| condition.status == "True").map(|condition| condition.message.clone()))
+        };
+        world.until("it is told", async || Ok(skewed().await?.is_some())).await?;
+        for _ in 0..20 {
+            world.pass(Duration::from_secs(30)).await?;
+            assert_eq!(ready(&user).await?, "True", "{hours} h");
+        }
+        // It goes wrong, and right again, while it runs.
+        world.skew(agent, 0);
+        world.until("it is right again", async || Ok(skewed().await?.is_none())).await?;
+        world.skew(agent, -hours * 3_600_000);
+        world.until("and wrong the other way", async || Ok(skewed().await?.is_some())).await?;
+        world.pass(Duration::from_secs(300)).await?;
+        assert_eq!(ready(&user).await?, "True");
+        // An agent that is gone is noticed no later.
+        world.crash(agent, Duration::from_secs(300));
+        world.pass(Duration::from_secs(90)).await?;
+        assert_eq!(ready(&user).await?, "Unknown", "{hours} h");
+        world.until("it is back", async || Ok(ready(&user).await? == "True")).await?;
+        world.until_quiet().await?;
+        assert_eq!(pods(&member).await?, before, "nothing was restarted");
+    }
+    Ok(())
 }

@@ -1,21 +1,35 @@
-//! Group `multicluster.x-k8s.io/v1alpha1`: the Kubernetes project's ServiceExport and ServiceImport
-//! (specification/api.md 11.6).
+//! Group `multicluster.x-k8s.io`: the Kubernetes project's ServiceExport and ServiceImport (specification/api.md 11.6).
+//!
+//! Both are stored as v1alpha1, as Karmada has them, and served as v1beta1, too, which has more optional fields: one
+//! schema that has them all serves both, so that nothing is lost between them.
 
 use k8s_openapi::{api::core::v1::SessionAffinityConfig, apimachinery::pkg::apis::meta::v1::Condition};
 use serde::{Deserialize, Serialize};
 
-use crate::{kind::kind, schema::JsonSchema};
+use crate::{StringMap, kind::kind, schema::JsonSchema};
 
 kind! {
     /// Exports the Service of the same name from its clusters.
     ServiceExport: "multicluster.x-k8s.io", "v1alpha1", "serviceexports", Namespaced
-    { ; status: ServiceExportStatus }
+    { ; spec: ServiceExportSpec, status: ServiceExportStatus }
 }
 
 kind! {
     /// Imports the Service of the same name into its clusters.
     ServiceImport: "multicluster.x-k8s.io", "v1alpha1", "serviceimports", Namespaced
     { ; spec: ServiceImportSpec, status: ServiceImportStatus }
+}
+
+/// Settings of the export.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceExportSpec {
+    /// Labels that importing Services get.
+    #[serde(default, skip_serializing_if = "StringMap::is_empty")]
+    pub exported_labels: StringMap,
+    /// Annotations that importing Services get.
+    #[serde(default, skip_serializing_if = "StringMap::is_empty")]
+    pub exported_annotations: StringMap,
 }
 
 /// State of the export.
@@ -35,9 +49,9 @@ pub struct ServiceImportSpec {
     /// Its ports.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub ports: Vec<ServicePort>,
-    /// The virtual address.
+    /// The virtual addresses, one for each family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1))]
+    #[schemars(length(max = 2))]
     pub ips: Vec<String>,
     /// With or without a virtual address.
     #[serde(rename = "type")]
@@ -48,6 +62,16 @@ pub struct ServiceImportSpec {
     /// Settings of the session affinity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_affinity_config: Option<SessionAffinityConfig>,
+    /// Families of its addresses, IPv4 or IPv6.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2))]
+    pub ip_families: Vec<String>,
+    /// Cluster or Local.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub internal_traffic_policy: Option<String>,
+    /// Preference of near endpoints, such as PreferSameZone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic_distribution: Option<String>,
 }
 
 /// Type of an imported Service.
@@ -85,6 +109,10 @@ pub struct ServiceImportStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
     pub clusters: Vec<ClusterStatus>,
+    /// Conditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
 /// A cluster that a Service is imported from.

@@ -9,7 +9,7 @@ use ironclad_api::{
     labels,
     multicluster::{ServiceExport, ServiceImport},
     names, namespaces,
-    networking::MultiClusterService,
+    networking::{MultiClusterIngress, MultiClusterService},
     policy::{
         ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota, OverridePolicy,
         PropagationPolicy,
@@ -167,6 +167,7 @@ pub(crate) static CLUSTER_ROLES: CacheSpec<ClusterRole> = all("clusterroles", &[
 pub(crate) static CLUSTER_ROLE_BINDINGS: CacheSpec<ClusterRoleBinding> = all("clusterrolebindings", &[]);
 pub(crate) static QUOTAS: CacheSpec<FederatedResourceQuota> = within("federatedresourcequotas", &[]);
 pub(crate) static MULTI_CLUSTER_SERVICES: CacheSpec<MultiClusterService> = within("multiclusterservices", &[]);
+pub(crate) static MULTI_CLUSTER_INGRESSES: CacheSpec<MultiClusterIngress> = within("multiclusteringresses", &[]);
 pub(crate) static SERVICE_EXPORTS: CacheSpec<ServiceExport> = within("serviceexports", &[]);
 pub(crate) static SERVICE_IMPORTS: CacheSpec<ServiceImport> = within("serviceimports", &[]);
 pub(crate) static REMEDIES: CacheSpec<Remedy> = all("remedies", &[]);

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ironclad_fleet::Gvk;
+use ironclad_propagation::selector::template_version;
 use ironclad_runtime::{Api, Failure, discover};
 use ironclad_seam::Clock;
 use kube::{
@@ -159,7 +160,7 @@ impl Mapper {
         self.state.lock().known.contains_key(gvk)
     }
 
-    /// Returns true if discovery prefers this version of the kind: only this version is a template
+    /// Returns true if objects of the kind are templates in this version
     /// (specification/propagation.md 2).
     ///
     /// # Errors
@@ -203,9 +204,11 @@ impl Mapper {
 fn kinds(discovery: &Discovery) -> BTreeMap<Gvk, Arc<Served>> {
     let mut known = BTreeMap::new();
     for group in discovery.groups_alphabetical() {
-        let best = group.preferred_version_or_latest();
+        let preferred = group.preferred_version_or_latest();
+        let versions: Vec<&str> = group.versions().collect();
+        let best = template_version(group.name(), preferred, &versions);
         let mut seen = BTreeSet::new();
-        let others = group.versions().filter(|version| *version != best);
+        let others = versions.iter().copied().filter(|version| *version != best);
         for version in std::iter::once(best).chain(others) {
             for (resource, capabilities) in group.versioned_resources(version) {
                 if ![verbs::LIST, verbs::WATCH, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb))

@@ -208,6 +208,12 @@ static CONTROLLERS: &[Row] = &[
         .acts_on(ActsOn::ServiceExports),
     row("endpointSlice", services::imported::new, "EndpointSlices of ServiceExports in the control plane"),
     row("serviceImport", services::import::new, "Services of ServiceImports").acts_on(ActsOn::ServiceImports),
+    row(
+        "mciStatus",
+        services::ingress::new,
+        "Clusters of the backends of MultiClusterIngresses, for controllers that program load balancers or DNS",
+    )
+    .switch(Switch::Named),
     row("remedy", remedy::new, "Actions that Remedies ask of clusters").acts_on(ActsOn::Remedies),
     part_of_quota("federatedResourceQuotaEnforcement"),
     part_of_quota("federatedResourceQuotaStatus"),
@@ -488,7 +494,7 @@ mod tests {
             };
             CONTROLLERS.iter().filter(|row| row.runs(&settings)).map(|row| row.name).collect()
         };
-        let every = |rest: &str| format!("*,deploymentReplicasSyncer,descheduler,hpaScaleTargetMarker{rest}");
+        let every = |rest: &str| format!("*,deploymentReplicasSyncer,descheduler,hpaScaleTargetMarker,mciStatus{rest}");
         let all = running(&every(""), "Failover=true,PropagateDeps=true,MultiClusterService=true");
         assert_eq!(all.len(), CONTROLLERS.iter().filter(|row| matches!(row.code, Code::Built(_))).count());
         assert!(!running("*", "").contains(&DESCHEDULER), "it is off by default");

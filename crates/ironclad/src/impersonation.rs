@@ -14,7 +14,7 @@ const LOCAL: [&str; 9] =
     ["up", "run", "estimator", "agent", "interpret", "manifests", "version", "completion", "options"];
 
 /// Arguments of each verb that asks a control plane; `FILE` is a file with a manifest, `MEMBER` a kubeconfig.
-const ARGUMENTS: [(&str, &str); 69] = [
+const ARGUMENTS: [(&str, &str); 70] = [
     ("apply", "-f FILE -C member1"),
     ("rebalance", "configmap web"),
     ("rollout restart", "deploy/web"),
@@ -47,6 +47,7 @@ const ARGUMENTS: [(&str, &str); 69] = [
         "127.0.0.1:1 --token abcdef.0123456789abcdef --discovery-token-unsafe-skip-ca-verification --cluster-name member9",
     ),
     ("sim add", "member9"),
+    ("sim curl", "web --from member1"),
     ("sim down", "member1"),
     ("sim flap", "member1"),
     ("sim list", ""),

@@ -27,6 +27,29 @@ impl Implicit {
     }
 }
 
+/// Group and version of the Kubernetes project's multi-cluster kinds in manifests of Karmada, which does not know newer
+/// versions: their objects are templates in this one, whatever the server prefers.
+const PINNED: (&str, &str) = ("multicluster.x-k8s.io", "v1alpha1");
+
+/// The version of a group in which its objects are templates: the one that the server prefers, unless Karmada's
+/// manifests name another one (specification/propagation.md 2).
+#[must_use]
+pub fn template_version<'a>(group: &str, preferred: &'a str, versions: &[&'a str]) -> &'a str {
+    let (pinned, version) = PINNED;
+    let found = versions.iter().find(|one| group == pinned && **one == version);
+    found.copied().unwrap_or(preferred)
+}
+
+/// Reason why a selector of this version matches nothing; `None` if it may match.
+#[must_use]
+pub fn never_matches(api_version: &str) -> Option<String> {
+    let (group, version) = PINNED;
+    let other = api_version.strip_prefix(group)?.strip_prefix('/').filter(|found| *found != version)?;
+    Some(format!(
+        "objects of {group} are propagated in version {version}, so {other} selects nothing: use {group}/{version}"
+    ))
+}
+
 /// Returns true if the selector may match an object of this kind and name, whatever its labels are.
 #[must_use]
 pub fn may_take(selector: &ResourceSelector, (api_version, kind): (&str, &str), namespace: &str, name: &str) -> bool {
@@ -86,6 +109,22 @@ mod tests {
 
     fn template() -> Value {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "prod", "name": "web", "labels": {"app": "web"}}})
+    }
+
+    #[test]
+    fn templates_have_the_preferred_version_unless_karmada_names_another() {
+        for (group, preferred, versions, want) in [
+            ("apps", "v1", &["v1", "v1beta1"][..], "v1"),
+            ("multicluster.x-k8s.io", "v1beta1", &["v1beta1", "v1alpha1"], "v1alpha1"),
+            ("multicluster.x-k8s.io", "v1beta1", &["v1beta1"], "v1beta1"),
+        ] {
+            assert_eq!(template_version(group, preferred, versions), want, "{group} {versions:?}");
+        }
+        assert_eq!(never_matches("apps/v1beta1"), None);
+        assert_eq!(never_matches("multicluster.x-k8s.io/v1alpha1"), None);
+        assert!(
+            never_matches("multicluster.x-k8s.io/v1beta1").is_some_and(|why| why.contains("v1beta1 selects nothing"))
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use ironclad_api::{
     policy::{FailoverBehavior, PolicyPreemption, PropagationSpec, PurgeMode, SpreadByField, Suspension},
 };
 use ironclad_fleet::gates::Gate;
-use ironclad_propagation::defaults;
+use ironclad_propagation::{defaults, selector::never_matches};
 use serde_json::Value;
 
 use super::{
@@ -222,6 +222,9 @@ fn selectors(kind: &Kind, object: &Value, spec: &PropagationSpec, path: &Path, o
             && selector.label_selector.is_none()
         {
             out.warn(format!("{at} matches every {} of all namespaces", selector.kind));
+        }
+        if let Some(why) = never_matches(&selector.api_version) {
+            out.warn(format!("{}: {why}", at.child("apiVersion")));
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use ironclad_api::crds;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::WebhookClientConfig;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, WebhookClientConfig,
+};
 use serde_json::{Value, json};
 
 /// Visits every schema of every version of every CRD with its kind and path.
@@ -97,6 +99,7 @@ fn only_embedded_types_have_list_maps() {
         "MultiClusterService.status.conditions by \"type\"",
         "ServiceExport.status.conditions by \"type\"",
         "ServiceImport.status.clusters by \"cluster\"",
+        "ServiceImport.status.conditions by \"type\"",
     ];
     assert_eq!(found, want.map(str::to_owned).into());
 }
@@ -129,11 +132,11 @@ fn v1alpha1_of_bindings_is_served_only_with_a_converter() {
     let converter = || WebhookClientConfig { url: Some("https://127.0.0.1/convert".to_owned()), ..Default::default() };
     for mut crd in crds::crds() {
         let before = crd.clone();
-        let two = crd.spec.versions.len() == 2;
+        let has_legacy = crd.spec.versions.iter().any(|version| !version.served);
         assert!(crd.spec.versions.iter().all(|version| version.served || version.name == "v1alpha1"));
         assert_eq!(crd.spec.conversion.as_ref().unwrap().strategy, "None");
         crds::serve_legacy_bindings(&mut crd, converter());
-        if two {
+        if has_legacy {
             assert!(crd.spec.versions.iter().all(|version| version.served));
             let conversion = crd.spec.conversion.unwrap();
             assert_eq!(conversion.strategy, "Webhook");
@@ -146,7 +149,8 @@ fn v1alpha1_of_bindings_is_served_only_with_a_converter() {
 
 #[test]
 fn v1alpha1_of_bindings_has_its_own_fields() {
-    for crd in crds::crds().into_iter().filter(|crd| crd.spec.versions.len() == 2) {
+    let has_legacy = |crd: &CustomResourceDefinition| crd.spec.versions.iter().any(|version| !version.served);
+    for crd in crds::crds().into_iter().filter(has_legacy) {
         let crd = serde_json::to_value(crd).unwrap();
         let old =
             crd["spec"]["versions"].as_array().unwrap().iter().find(|version| version["name"] == "v1alpha1").unwrap();
@@ -158,5 +162,18 @@ fn v1alpha1_of_bindings_has_its_own_fields() {
             ["apiVersion", "kind", "name", "namespace", "replicas", "resourcePerReplicas", "resourceVersion"]
         );
         assert_eq!(names(&spec["clusters"]["items"]["properties"]), ["name", "replicas"]);
+    }
+}
+
+#[test]
+fn multi_cluster_services_of_kubernetes_are_served_in_two_versions_with_one_schema() {
+    let all = crds::crds();
+    let of_kubernetes: Vec<_> = all.iter().filter(|crd| crd.spec.group == "multicluster.x-k8s.io").collect();
+    assert_eq!(of_kubernetes.len(), 2);
+    for crd in of_kubernetes {
+        let [stored, newer] = crd.spec.versions.as_slice() else { panic!("{:?}", crd.metadata.name) };
+        assert_eq!((&*stored.name, stored.served, stored.storage), ("v1alpha1", true, true));
+        assert_eq!((&*newer.name, newer.served, newer.storage), ("v1beta1", true, false));
+        assert_eq!(stored.schema, newer.schema);
     }
 }

@@ -157,7 +157,7 @@ pub fn source(verb: &str, argument: &str) -> Option<Source> {
         ("logs", "what") => Source::Pods,
         ("taint", "words") => Source::Taints,
         ("drain", "kind") => Source::Kinds,
-        (_, "cluster" | "clusters" | "members") => Source::Clusters,
+        (_, "cluster" | "clusters" | "members") | ("sim curl", "from") => Source::Clusters,
         (_, "namespace" | "cluster_namespace") => Source::Namespaces,
         (_, "context") => Source::Contexts,
         (_, "cluster_context") => Source::MemberContexts,

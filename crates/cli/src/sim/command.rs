@@ -10,7 +10,7 @@ use ironclad_api::{
 use ironclad_seam::Clock;
 use serde_json::Value;
 
-use super::{Fleet, change::Action, change::faults, change::selector};
+use super::{Fleet, change::Action, change::faults, change::selector, curl};
 use crate::{
     connect::Plane,
     print::{self, Output},
@@ -29,6 +29,7 @@ use crate::{
   ironclad sim up --all
   ironclad sim slow member1 member2 --latency 2s
   ironclad sim load member1 -n shop -l app=web --cpu 800m --memory 1Gi
+  ironclad sim curl web --from member2 --count 10
   ironclad sim add edge --nodes 2 --cpu 4 --memory 8Gi --label tier=edge
   ironclad sim remove edge")]
 pub struct Command {
@@ -108,6 +109,14 @@ pub enum Verb {
         #[arg(long, conflicts_with_all = ["cpu", "memory", "namespace", "selector"])]
         clear: bool,
     },
+    /// Ask a Service of a member, as a Pod there would, and show which Pods of which clusters answer
+    ///
+    /// Nothing is sent: Pods of simulated members run nothing. The endpoints that kube-proxy of the member chooses from
+    /// are asked for in turns, and a request is answered if a Pod runs at the address in the cluster that it came from.
+    #[command(after_help = "Examples:
+  ironclad sim curl web --from member2
+  ironclad sim curl derived-web --from member2 -n shop --port http --count 100")]
+    Curl(curl::Args),
     /// Set the number and size of the nodes of members
     #[command(
         after_help = "Examples:\n  ironclad sim nodes member1 --count 5\n  ironclad sim nodes member1 --cpu 16 --node-label disk=ssd"
@@ -271,6 +280,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
                 .collect();
             fleet.add(&objects, *wait).await
         }
+        Verb::Curl(args) => curl::run(args, &command.plane, clock).await,
         Verb::Remove(targets) => fleet.remove(&fleet.named(&targets.members, targets.all).await?, targets.wait).await,
     }
 }

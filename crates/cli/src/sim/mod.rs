@@ -2,6 +2,7 @@
 
 pub mod change;
 pub mod command;
+pub mod curl;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -108,10 +108,8 @@ impl Marker {
     }
 
     fn on_work(&self, change: &Change<Work>) {
-        if change.old.is_none() || change.new.is_none() {
-            let keys = [&change.old, &change.new].into_iter().flatten().filter_map(|work| export::of_work(work));
-            keys.for_each(|key| self.queue.add(queue_key(&key)));
-        }
+        let keys = wakes::export_of_work(change.old.as_deref(), change.new.as_deref());
+        keys.iter().for_each(|key| self.queue.add(queue_key(key)));
     }
 
     /// Bindings of the Service and of the export itself.

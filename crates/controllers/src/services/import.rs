@@ -13,6 +13,7 @@ use ironclad_propagation::{
     wakes::services as wakes,
 };
 use ironclad_runtime::{Api, Change, Failure, Informer, Key, Next, Queue, StatusWriter, Writer};
+use ironclad_seam::Seam;
 use kube::{ResourceExt as _, api::DynamicObject};
 
 use super::{Plane, is_service, queue_key, service_kind, service_object};
@@ -26,6 +27,7 @@ use crate::{
 };
 
 struct Imports {
+    seam: Seam,
     queue: Queue<Key>,
     imports: Informer<ServiceImport>,
     status: StatusWriter<Typed<ServiceImport>>,
@@ -46,6 +48,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
         status: |import: &ServiceImport| json(&import.status),
     };
     let this = Arc::new(Imports {
+        seam: setup.seam.clone(),
         queue: setup.queue(Imports::NAME),
         status: StatusWriter::start("status/serviceimports", &setup.seam, target),
         service_status: setup.template_status().clone(),
@@ -82,7 +85,8 @@ impl Reconciler for Imports {
         let name = import::service_name(Some(&import), &key.name);
         let service = self.plane.service(&key.namespace, &name).await?;
         let json = service.as_ref().map(|service| &*service.json);
-        let plan = import::decide(&Seen { import: &import, service: json, exporters: &exporters });
+        let now = self.seam.clock.wall_seconds();
+        let plan = import::decide(&Seen { import: &import, service: json, exporters: &exporters, now });
         for effect in plan.effects {
             match effect {
                 Effect::CreateService(object) => self.plane.create(&service_kind(), &key.namespace, object).await?,

@@ -7,6 +7,7 @@ pub(crate) mod dispatch;
 pub(crate) mod export;
 pub(crate) mod import;
 pub(crate) mod imported;
+pub(crate) mod ingress;
 
 use std::sync::Arc;
 

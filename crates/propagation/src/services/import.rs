@@ -5,15 +5,18 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     annotations::IMPORTED_SERVICE_NAME,
-    events,
+    conditions, events,
     multicluster::{ServiceImport, ServiceImportType},
     names,
 };
 use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, merge_patch_between};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::EXPORT_API_VERSION;
+use super::{EXPORT_API_VERSION, changed, listed};
 
+/// Condition: its Service is made, and leads to endpoints.
+pub const READY: &str = "Ready";
 /// Kind of ServiceImports.
 pub const KIND: &str = "ServiceImport";
 
@@ -32,6 +35,7 @@ pub struct Seen<'a> {
     pub service: Option<&'a Value>,
     /// The clusters with collected slices of the exported Service.
     pub exporters: &'a BTreeSet<ClusterName>,
+    pub now: Timestamp,
 }
 
 /// Write or report.
@@ -53,14 +57,6 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     if import.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    let clusters: Vec<Value> = seen.exporters.iter().map(|cluster| json!({"cluster": &*cluster.0})).collect();
-    let has_clusters = import.status.as_ref().is_some_and(|status| !status.clusters.is_empty());
-    if has_clusters || !clusters.is_empty() {
-        let fields = Map::from_iter([("clusters".to_owned(), json!(clusters))]);
-        let part = StatusPart { fields, ..StatusPart::default() };
-        let stored = json!(import.status);
-        plan.effects.extend(StatusPart::patch(&stored, &[&part]).map(|_| Effect::Status(part)));
-    }
     let own_name = import.metadata.name.as_deref().unwrap_or_default();
     let name = service_name(Some(import), own_name);
     let about = || ironclad_fleet::reference(EXPORT_API_VERSION, KIND, &import.metadata);
@@ -69,6 +65,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         Event::normal(about(), events::SYNC_DERIVED_SERVICE_SUCCEED, format!("Service {name} is up to date"))
     };
     let Some(present) = seen.service else {
+        plan.effects.extend(report(seen, &name, None).map(Effect::Status));
         plan.effects.extend([Effect::CreateService(wanted), Effect::Event(synced(&name))]);
         return plan;
     };
@@ -81,9 +78,11 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         let message = format!(
             "there is a Service {name} that does not belong to this import: delete it, or set annotation {IMPORTED_SERVICE_NAME} to another name"
         );
+        plan.effects.extend(report(seen, &name, Some(&message)).map(Effect::Status));
         plan.effects.push(Effect::Event(Event::warning(about(), events::SYNC_DERIVED_SERVICE_FAILED, message)));
         return plan;
     }
+    plan.effects.extend(report(seen, &name, None).map(Effect::Status));
     if let Some(patch) = merge_patch_between(&comparable(present), &comparable(&wanted)) {
         plan.effects.extend([Effect::PatchService(patch), Effect::Event(synced(&name))]);
     }
@@ -99,6 +98,32 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         plan.effects.push(Effect::ServiceStatus(StatusPart { fields, ..StatusPart::default() }));
     }
     plan
+}
+
+/// The clusters that it is imported from, and its condition: `refused` is the reason why it has no Service.
+fn report(seen: &Seen<'_>, name: &str, refused: Option<&str>) -> Option<StatusPart> {
+    let import = seen.import;
+    let clusters: Vec<Value> = seen.exporters.iter().map(|cluster| json!({"cluster": &*cluster.0})).collect();
+    let has_clusters = import.status.as_ref().is_some_and(|status| !status.clusters.is_empty());
+    let mut part = StatusPart::default();
+    if (has_clusters || !clusters.is_empty()) && json!(import.status)["clusters"] != json!(clusters) {
+        part.fields.insert("clusters".to_owned(), json!(clusters));
+    }
+    let has_families = import.spec.as_ref().is_some_and(|spec| !spec.ip_families.is_empty());
+    let families = if has_families { "; spec.ipFamilies has no effect: each cluster has its own" } else { "" };
+    let told = match refused {
+        Some(why) => (conditions::FALSE, "Pending", why.to_owned()),
+        None if seen.exporters.is_empty() => {
+            (conditions::FALSE, "Pending", format!("no cluster exports it yet{families}"))
+        }
+        None => {
+            let text = format!("Service {name} leads to endpoints of {}{families}", listed(seen.exporters));
+            (conditions::TRUE, "Ready", text)
+        }
+    };
+    let stored = import.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    part.conditions.extend(changed(stored, READY, told, seen.now));
+    (!part.is_empty()).then_some(part)
 }
 
 /// The Service of an import.
@@ -137,6 +162,12 @@ fn wanted(import: &ServiceImport, name: &str) -> Value {
     if let Some(config) = spec.and_then(|spec| spec.session_affinity_config.as_ref()) {
         service["spec"]["sessionAffinityConfig"] = json!(config);
     }
+    if let Some(policy) = spec.and_then(|spec| spec.internal_traffic_policy.as_ref()) {
+        service["spec"]["internalTrafficPolicy"] = policy.as_str().into();
+    }
+    if let Some(preference) = spec.and_then(|spec| spec.traffic_distribution.as_ref()) {
+        service["spec"]["trafficDistribution"] = preference.as_str().into();
+    }
     service
 }
 
@@ -153,8 +184,13 @@ fn comparable(service: &Value) -> Value {
             Value::Object(kept.iter().filter_map(|key| Some(((*key).to_owned(), port.get(*key)?.clone()))).collect())
         })
         .collect();
+    // The server's default.
+    let policy = spec["internalTrafficPolicy"].as_str().unwrap_or("Cluster");
     json!({
         "metadata": {"ownerReferences": service["metadata"]["ownerReferences"]},
-        "spec": {"ports": ports, "sessionAffinity": spec["sessionAffinity"], "sessionAffinityConfig": spec["sessionAffinityConfig"]},
+        "spec": {
+            "ports": ports, "sessionAffinity": spec["sessionAffinity"], "internalTrafficPolicy": policy,
+            "sessionAffinityConfig": spec["sessionAffinityConfig"], "trafficDistribution": spec["trafficDistribution"],
+        },
     })
 }

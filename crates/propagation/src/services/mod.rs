@@ -11,6 +11,7 @@ pub mod explain;
 pub mod export;
 pub mod import;
 pub mod imported;
+pub mod ingress;
 pub mod slice;
 #[cfg(test)]
 mod tests;
@@ -191,6 +192,22 @@ fn unready_since(cluster: &Cluster) -> Option<Timestamp> {
     (ready.status != conditions::TRUE).then_some(ready.last_transition_time.0)
 }
 
+/// A condition with this status, reason and message; `None` if the object has it.
+fn changed(
+    present: &[Condition],
+    type_: &str,
+    (status, reason, message): (&str, &str, String),
+    now: Timestamp,
+) -> Option<Condition> {
+    let before = conditions::get(present, type_);
+    if before.is_some_and(|c| (c.status.as_str(), c.reason.as_str(), &c.message) == (status, reason, &message)) {
+        return None;
+    }
+    let mut condition = conditions::condition(type_, status, reason, message);
+    condition.last_transition_time = Time(now);
+    Some(condition)
+}
+
 /// A condition that replaces the present one, and the event that tells it; `None` if nothing changes.
 struct Told<'a> {
     conditions: &'a [Condition],
@@ -211,14 +228,7 @@ impl Told<'_> {
     ) -> Option<(StatusPart, Event)> {
         let at = usize::from(!is_true);
         let status = if is_true { conditions::TRUE } else { conditions::FALSE };
-        let before = conditions::get(self.conditions, self.type_);
-        if before.is_some_and(|c| {
-            (c.status.as_str(), c.reason.as_str()) == (status, self.reasons[at]) && c.message == message
-        }) {
-            return None;
-        }
-        let mut condition = conditions::condition(self.type_, status, self.reasons[at], message.clone());
-        condition.last_transition_time = Time(now);
+        let condition = changed(self.conditions, self.type_, (status, self.reasons[at], message.clone()), now)?;
         let event = if is_true {
             Event::normal(about(), self.events[0], message)
         } else {

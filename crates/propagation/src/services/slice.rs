@@ -33,6 +33,12 @@ pub fn is_of_another_cluster(slice: &Value) -> bool {
     by.and_then(Value::as_str).is_some_and(|by| ours.contains(&by))
 }
 
+/// Returns true for a slice of a headless Service.
+#[must_use]
+pub fn is_headless(slice: &Value) -> bool {
+    slice.pointer("/metadata/labels").is_some_and(|labels| labels.get(HEADLESS).is_some())
+}
+
 fn is_users(label: &str) -> bool {
     let domain = label.split_once('/').map_or("", |(domain, _)| domain);
     !OTHERS_DOMAINS

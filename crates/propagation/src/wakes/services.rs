@@ -1,18 +1,21 @@
 //! Wake rules of the controllers of services over clusters (specification/mcs.md).
 
+use std::collections::BTreeSet;
+
 use ironclad_api::{
     ObjectMeta,
     cluster::Cluster,
     labels,
-    work::{ObjectReference, Work},
+    remedy::TRAFFIC_CONTROL,
+    work::{ObjectReference, ResourceBindingSpec, Work},
 };
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{ClusterName, targets::targets};
 
 use super::changes;
 use crate::services::{
     MCS_KIND, ServiceKey,
     collect::{self, EXPORT_KIND},
-    dispatch, mcs_of,
+    dispatch, export, mcs_of,
 };
 
 /// Returns true if a MultiClusterService, ServiceExport or ServiceImport has to be reconciled: not for a status.
@@ -56,6 +59,38 @@ pub fn moved_backend(old: Option<&Work>, new: Option<&Work>) -> Option<(std::syn
 #[must_use]
 pub fn exports(old: Option<&Work>, new: Option<&Work>) -> bool {
     old.and_then(collect::export) != new.and_then(collect::export)
+}
+
+/// The ServiceExport whose collected slices changed so that its conditions may: addresses alone do not.
+#[must_use]
+pub fn export_of_work(old: Option<&Work>, new: Option<&Work>) -> Vec<ServiceKey> {
+    let changes = match (old, new) {
+        (Some(old), Some(new)) => old.spec != new.spec && export::traits(old) != export::traits(new),
+        _ => true,
+    };
+    let mut all: Vec<ServiceKey> = [old, new].into_iter().flatten().filter_map(export::of_work).collect();
+    all.dedup();
+    if changes { all } else { Vec::new() }
+}
+
+/// Returns true if other clusters than before are to be kept free of traffic.
+#[must_use]
+pub fn drained(old: Option<&Cluster>, new: Option<&Cluster>) -> bool {
+    let drains = |cluster: &Cluster| {
+        let actions = cluster.status.as_ref().map(|status| status.remedy_actions.as_slice()).unwrap_or_default();
+        actions.iter().any(|action| action == TRAFFIC_CONTROL)
+    };
+    old.is_some_and(drains) != new.is_some_and(drains)
+}
+
+/// The namespace and name of the Service whose clusters a change of a binding may change.
+#[must_use]
+pub fn located(old: Option<&ResourceBindingSpec>, new: Option<&ResourceBindingSpec>) -> Option<ServiceKey> {
+    let places =
+        |spec: &ResourceBindingSpec| targets(spec).into_iter().map(|target| target.cluster).collect::<BTreeSet<_>>();
+    let template = &new.or(old)?.resource;
+    let is_moved = template.kind == "Service" && old.map(places) != new.map(places);
+    is_moved.then(|| ServiceKey::new(&template.namespace, &template.name))
 }
 
 /// The MultiClusterService that a binding is made for, by its marks.
@@ -208,6 +243,65 @@ mod tests {
                 ..ObjectReference::default()
             };
             assert_eq!(export_of_template(&template), want.then(|| ServiceKey::new("shop", "web")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_collected_slice_wakes_its_export_when_more_than_addresses_changes() {
+        let slice = |endpoints: Value, ports: Value| {
+            let labels = json!({labels::ENDPOINT_SLICE_NAMESPACE: "shop", labels::ENDPOINT_SLICE_NAME: "web",
+                labels::ENDPOINT_SLICE_MANAGED_BY: EXPORT_KIND});
+            let manifest = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {"namespace": "shop", "name": "web-x"}, "endpoints": endpoints, "ports": ports});
+            work(json!({"labels": labels}), manifest)
+        };
+        let (http, one) = (json!([{"name": "http", "port": 80}]), json!([{"addresses": ["10.0.0.1"]}]));
+        let base = slice(one.clone(), http.clone());
+        let host = json!([{"addresses": ["10.0.0.1"], "hostname": "db-0"}]);
+        for (name, old, new, want) in [
+            ("it comes", None, Some(base.clone()), true),
+            ("it goes", Some(base.clone()), None, true),
+            ("an address", Some(base.clone()), Some(slice(json!([{"addresses": ["10.0.0.9"]}]), http.clone())), false),
+            ("a port", Some(base.clone()), Some(slice(one, json!([{"name": "web", "port": 80}]))), true),
+            ("a hostname", Some(base.clone()), Some(slice(host, http.clone())), true),
+            ("the last endpoint", Some(base), Some(slice(json!([]), http)), true),
+        ] {
+            assert_eq!(!export_of_work(old.as_ref(), new.as_ref()).is_empty(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn clusters_that_are_drained_and_services_that_move_wake_ingresses() {
+        let base = testkit::cluster("m1", "True");
+        let acting = patched(&base, &json!({"status": {"remedyActions": ["TrafficControl"]}}));
+        let other = patched(&base, &json!({"status": {"remedyActions": ["Other"]}}));
+        for (name, old, new, want) in [
+            ("drained", Some(&base), Some(&acting), true),
+            ("served again", Some(&acting), Some(&base), true),
+            ("gone", Some(&acting), None, true),
+            ("another action", Some(&base), Some(&other), false),
+            ("still drained", Some(&acting), Some(&acting), false),
+        ] {
+            assert_eq!(drained(old, new), want, "{name}");
+        }
+        let spec = |kind: &str, clusters: &[&str], required: &[&str]| -> ResourceBindingSpec {
+            let named = |all: &[&str]| all.iter().map(|name| json!({"name": name})).collect::<Vec<_>>();
+            serde_json::from_value(json!({
+                "resource": {"apiVersion": "v1", "kind": kind, "namespace": "shop", "name": "web"},
+                "clusters": named(clusters),
+                "requiredBy": [{"namespace": "shop", "name": "r", "clusters": named(required)}],
+            }))
+            .unwrap()
+        };
+        let (base, service) = (spec("Service", &["m1"], &[]), Some(ServiceKey::new("shop", "web")));
+        for (name, old, new, want) in [
+            ("bound", None, Some(spec("Service", &["m1"], &[])), &service),
+            ("the same", Some(&base), Some(spec("Service", &["m1"], &["m1"])), &None),
+            ("one more", Some(&base), Some(spec("Service", &["m1"], &["m2"])), &service),
+            ("gone", Some(&base), None, &service),
+            ("no Service", None, Some(spec("ConfigMap", &["m1"], &[])), &None),
+        ] {
+            assert_eq!(&located(old, new.as_ref()), want, "{name}");
         }
     }
 }

@@ -75,6 +75,7 @@ mod pull_sim;
 mod pull_up;
 mod real_env;
 mod services_sim;
+mod services_worlds;
 mod settings_real;
 mod shown;
 mod sim_up;

@@ -9,11 +9,12 @@ use ironclad_api::{
     conditions,
     crds::crds,
     multicluster::{ServiceExport, ServiceImport},
-    networking::MultiClusterService,
+    networking::{MultiClusterIngress, MultiClusterService},
     policy::PropagationPolicy,
     remedy::Remedy,
     work::Work,
 };
+use ironclad_controllers::ControllerList;
 use ironclad_fleet::gates::Gates;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{Setup, World, WorldOptions};
@@ -27,7 +28,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -286,7 +287,12 @@ async fn an_exported_service_is_imported_elsewhere() -> anyhow::Result<()> {
     create::<PropagationPolicy>(&user, policy("web", "apps/v1", "Deployment", &["member2"])).await?;
     create::<Service>(&user, service()).await?;
     create::<PropagationPolicy>(&user, policy("service", "v1", "Service", &["member2"])).await?;
-    create::<ServiceExport>(&user, json!({"metadata": {"name": "web"}})).await?;
+    // Either version will do.
+    let newer = ApiResource::from_gvk(&GroupVersionKind::gvk("multicluster.x-k8s.io", "v1beta1", "ServiceExport"));
+    let export = json!({"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceExport",
+        "metadata": {"name": "web"}, "spec": {"exportedLabels": {"a": "b"}}});
+    let exports: Api<DynamicObject> = Api::namespaced_with(user.clone(), "default", &newer);
+    exports.create(&PostParams::default(), &serde_json::from_value(export)?).await?;
     let spec = json!({"type": "ClusterSetIP", "ports": [{"name": "http", "protocol": "TCP", "port": 80}]});
     create::<ServiceImport>(&user, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
     let import = policy("import", "multicluster.x-k8s.io/v1alpha1", "ServiceImport", &["member1"]);
@@ -303,16 +309,46 @@ async fn an_exported_service_is_imported_elsewhere() -> anyhow::Result<()> {
         .until("the status says so", async || {
             let all = export.get("web").await?.status.unwrap_or_default().conditions;
             let imports = Api::<ServiceImport>::namespaced(user.clone(), "default");
-            let from = imports.get("web").await?.status.unwrap_or_default().clusters;
+            let import = imports.get("web").await?.status.unwrap_or_default();
             Ok(conditions::is_true(&all, "Valid")
                 && conditions::is_true(&all, "Ready")
-                && from.iter().map(|one| one.cluster.as_str()).eq(["member2"]))
+                && conditions::get(&all, "Conflict").is_some_and(|found| found.status == "False")
+                && conditions::is_true(&import.conditions, "Ready")
+                && import.clusters.iter().map(|one| one.cluster.as_str()).eq(["member2"]))
         })
         .await?;
+    let kept = exports.get("web").await?.data;
+    ensure!(kept["spec"]["exportedLabels"]["a"] == "b", "nothing is lost by the status of the older version: {kept}");
     ensure!(
         events(&user, "ServiceImport").await?.iter().any(|reason| reason == "SyncDerivedServiceSucceed"),
         "the event"
     );
+    // A cluster whose slices have another port is told.
+    patch::<PropagationPolicy>(
+        &user,
+        "service",
+        json!({"spec": {"placement": {"clusterAffinity": {
+        "clusterNames": ["member1", "member2"]}}}}),
+    )
+    .await?;
+    let slice = json!({"metadata": {"name": "by-hand", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4", "ports": [{"name": "web", "port": 80}], "endpoints": [{"addresses": ["10.9.0.1"]}]});
+    create::<EndpointSlice>(&first, slice).await?;
+    world
+        .until("the conflict is told", async || {
+            let all = export.get("web").await?.status.unwrap_or_default().conditions;
+            Ok(conditions::get(&all, "Conflict").is_some_and(|found| {
+                found.reason == "PortConflict" && found.message.contains("port web/TCP is served in member1")
+            }))
+        })
+        .await?;
+    Api::<EndpointSlice>::namespaced(first.clone(), "default").delete("by-hand", &DeleteParams::default()).await?;
+    world
+        .until("and ends", async || {
+            let all = export.get("web").await?.status.unwrap_or_default().conditions;
+            Ok(conditions::get(&all, "Conflict").is_some_and(|found| found.reason == "NoConflicts"))
+        })
+        .await?;
     world.until_quiet().await?;
     patch::<Deployment>(&user, "web", json!({"spec": {"replicas": 1}})).await?;
     world
@@ -328,5 +364,34 @@ async fn an_exported_service_is_imported_elsewhere() -> anyhow::Result<()> {
         .await?;
     Api::<ServiceImport>::namespaced(user.clone(), "default").delete("web", &DeleteParams::default()).await?;
     world.until("and the import", async || Ok(derived.get_opt("derived-web").await?.is_none())).await?;
+    world.until_quiet().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ingress_tells_the_clusters_of_its_backends() -> anyhow::Result<()> {
+    let mut setup = Setup::from(WorldOptions { seed: 24, members: 2 });
+    setup.settings.controllers = ControllerList::parse("*,mciStatus")?;
+    let mut world = World::start(setup).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    create::<Service>(&user, service()).await?;
+    create::<PropagationPolicy>(&user, policy("web", "v1", "Service", &["member1"])).await?;
+    let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+    create::<MultiClusterIngress>(&user, json!({"metadata": {"name": "i"}, "spec": {"defaultBackend": backend}}))
+        .await?;
+    let status = async || -> anyhow::Result<Value> {
+        Ok(json!(Api::<MultiClusterIngress>::namespaced(user.clone(), "default").get("i").await?.status))
+    };
+    let at = |clusters: Value| json!([{"name": "web", "clusters": clusters}]);
+    world.until("it is located", async || Ok(status().await?["serviceLocations"] == at(json!(["member1"])))).await?;
+    let both = json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["member1", "member2"]}}}});
+    patch::<PropagationPolicy>(&user, "web", both).await?;
+    world
+        .until("it follows", async || Ok(status().await?["serviceLocations"] == at(json!(["member1", "member2"]))))
+        .await?;
+    let remedy = json!({"metadata": {"name": "always"}, "spec": {"actions": ["TrafficControl"],
+        "clusterAffinity": {"clusterNames": ["member2"]}}});
+    Api::<Remedy>::all(user.clone()).create(&PostParams::default(), &serde_json::from_value(remedy)?).await?;
+    world.until("it is blocked", async || Ok(status().await?["trafficBlockClusters"] == json!(["member2"]))).await?;
     world.until_quiet().await
 }

@@ -41,7 +41,7 @@ async fn kinds_and_fields_without_effect_get_an_event_once() -> anyhow::Result<(
     assert_eq!(
         told().await?,
         [
-            "MultiClusterIngress r, 1: no controller acts on a MultiClusterIngress: nothing reads it",
+            "MultiClusterIngress r, 1: no controller acts on a MultiClusterIngress: it is for controllers of cloud vendors, which are not part of Ironclad",
             "PropagationPolicy web, 1: spec.association has no effect: it is the deprecated forerunner of \
              spec.propagateDeps: set that instead",
         ]

@@ -24,6 +24,8 @@ pub(super) struct Definition {
     category: Option<&'static str>,
     columns: Vec<CustomResourceColumnDefinition>,
     subresources: Option<CustomResourceSubresources>,
+    /// Further versions with the same schema.
+    also: &'static [&'static str],
     schema: Value,
 }
 
@@ -37,12 +39,19 @@ impl Definition {
             category: None,
             columns: Vec::new(),
             subresources: None,
+            also: &[],
             schema: structural::root_schema::<K>(),
         }
     }
 
     pub(super) fn short(mut self, name: &'static str) -> Self {
         self.short = Some(name);
+        self
+    }
+
+    /// Serves it by these names of versions, too, without conversion.
+    pub(super) fn also(mut self, versions: &'static [&'static str]) -> Self {
+        self.also = versions;
         self
     }
 
@@ -107,7 +116,14 @@ impl Definition {
 
     /// This version, in a CRD of its own.
     pub(super) fn crd(&self) -> CustomResourceDefinition {
-        self.crd_with(vec![self.version()])
+        let stored = self.version();
+        let also = |name: &&str| CustomResourceDefinitionVersion {
+            name: (*name).to_owned(),
+            storage: false,
+            ..stored.clone()
+        };
+        let also: Vec<_> = self.also.iter().map(also).collect();
+        self.crd_with(std::iter::once(stored).chain(also).collect())
     }
 
     /// These versions of the kind, without conversion.

@@ -89,14 +89,19 @@ fn definitions() -> Vec<Definition> {
         Definition::of::<apps::WorkloadRebalancer>("workloadrebalancer").with_status(),
         Definition::of::<remedy::Remedy>("remedy").category(KARMADA),
         Definition::of::<multicluster::ServiceExport>("serviceexport")
+            .also(&["v1beta1"])
             .short("svcex")
             .with_status()
             .columns(&[["Age", ".metadata.creationTimestamp", "date"]]),
-        Definition::of::<multicluster::ServiceImport>("serviceimport").short("svcim").with_status().columns(&[
-            ["Type", ".spec.type", "string"],
-            ["IP", ".spec.ips", "string"],
-            ["Age", ".metadata.creationTimestamp", "date"],
-        ]),
+        Definition::of::<multicluster::ServiceImport>("serviceimport")
+            .also(&["v1beta1"])
+            .short("svcim")
+            .with_status()
+            .columns(&[
+                ["Type", ".spec.type", "string"],
+                ["IP", ".spec.ips", "string"],
+                ["Age", ".metadata.creationTimestamp", "date"],
+            ]),
     ]
 }
 

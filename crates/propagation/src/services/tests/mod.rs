@@ -10,7 +10,7 @@ use ironclad_api::{
     annotations::{EXPORTED_SERVICE_NAME, IMPORTED_SERVICE_NAME, UNREADY_PROVIDERS},
     cluster::Cluster,
     multicluster::{ServiceExport, ServiceImport},
-    networking::MultiClusterService,
+    networking::{MultiClusterIngress, MultiClusterService},
     work::{ResourceBinding, Work},
 };
 use ironclad_fleet::{ClusterName, Clusters};
@@ -21,7 +21,7 @@ use super::{
     Options, ServiceKey, UnreadyProviders, claim,
     collect::{self, Exported, Flow},
     dispatch::{self, Provider},
-    export, import, imported, missing, selected, slice,
+    export, import, imported, ingress, missing, selected, slice,
 };
 use crate::{
     testkit::{ids, patched},

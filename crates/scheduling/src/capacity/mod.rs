@@ -334,10 +334,13 @@ impl Capacity {
         let beside = |held: &[&Nominated]| match &slot.watched {
             Some(index) if held.is_empty() => index.fits(question),
             Some(index) => index.fits_beside(question, &slot.leaving(index), &nominated::before(held)),
-            None if held.is_empty() => free.fits(&question.demand, &slot.assumed, slot.nodes.as_ref()),
+            None if slot.nominated.is_empty() => free.fits(&question.demand, &slot.assumed, slot.nodes.as_ref()),
             None => {
                 let (taken, nodes) = slot.with(held);
-                free.fits(&question.demand, &taken, nodes.as_ref())
+                let fits = free.fits(&question.demand, &taken, nodes.as_ref());
+                // Its victims were chosen by sums. Models, which count the least of a grade, might never let it in.
+                let own = slot.nominated.values().find(|held| asker.is(held)).map_or(0, |own| own.count);
+                if fits < own { fits.max(free.fits(&question.demand, &taken, None).min(own)) } else { fits }
             }
         };
         let mut fits = beside(&slot.held(asker));

@@ -47,7 +47,7 @@ impl<'a> Asker<'a> {
         Self { template, priority }
     }
 
-    fn is(&self, nominated: &Nominated) -> bool {
+    pub(super) fn is(&self, nominated: &Nominated) -> bool {
         let other = &nominated.template;
         self.template.is_some_and(|own| {
             own.kind == other.kind

@@ -3,13 +3,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     sync::Arc,
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
+use http::Request;
+use http_body_util::BodyExt as _;
 use ironclad_api::{
     agents::{AGENT_GROUP, agent_user},
-    cluster::Cluster,
+    cluster::{Cluster, SyncMode},
 };
 use ironclad_apiserver::{Identity, Server};
 use ironclad_controllers::{Backends, Controllers, Settings};
@@ -17,15 +21,18 @@ use ironclad_estimator::{Assumed, Call, ClientTls, Estimator, Workload};
 use ironclad_fleet::ClusterName;
 use ironclad_members::{Connections, Connector};
 use ironclad_runtime::{
-    Scope, Traffic, in_process_client,
+    Scope, Traffic, Tunnels, client_through, in_process_client,
     leader::{Elector, LeaderOptions, fenced},
+    serve_tunnel,
 };
 use ironclad_seam::{Clock, Seam, Tasks};
+use ironclad_serving::Answer;
 use ironclad_simcluster::Member;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _, client::Body};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tower::{Service as _, service_fn};
 
 use super::{FaultPlan, History, Link, model::Model, world::CONTROLLERS_USER};
 
@@ -43,6 +50,8 @@ pub(super) struct Slot {
     pub(super) clock: Clock,
     process: Option<Process>,
     incarnation: u32,
+    /// Where agents open tunnels, if they do.
+    tunnels: Option<TunnelEnds>,
     /// Time at which a killed process is restarted.
     pub(super) back_at: Option<Instant>,
 }
@@ -61,10 +70,11 @@ pub(super) enum Lead {
 }
 
 impl Slot {
-    pub(super) fn new(name: &str, clock: &Clock) -> Self {
+    pub(super) fn new(name: &str, clock: &Clock, tunnels: Option<TunnelEnds>) -> Self {
         Self {
             name: name.to_owned(),
             agent_of: None,
+            tunnels,
             faults: FaultPlan::default(),
             member_faults: FaultPlan::default(),
             connect_panics: Arc::default(),
@@ -77,8 +87,8 @@ impl Slot {
     }
 
     /// The agent of a member.
-    pub(super) fn agent(member: &str, clock: &Clock) -> Self {
-        Self { agent_of: Some(member.to_owned()), ..Self::new(&format!("agent-{member}-"), clock) }
+    pub(super) fn agent(member: &str, clock: &Clock, tunnels: Option<TunnelEnds>) -> Self {
+        Self { agent_of: Some(member.to_owned()), ..Self::new(&format!("agent-{member}-"), clock, tunnels) }
     }
 
     pub(super) fn start(
@@ -112,7 +122,23 @@ impl Slot {
         let elector = (lead == Lead::Elected && self.agent_of.is_none())
             .then(|| Elector::new(client.clone(), seam.clone(), LeaderOptions::new(&name)));
         let fence = elector.as_ref().map(Elector::fence);
+        let tunnels = match (&self.tunnels, &self.agent_of) {
+            (Some(ends), None) => Some(ends.accept(&name, &seam.tasks)),
+            (Some(ends), Some(member)) => {
+                let hold = hold_tunnels(
+                    ends.clone(),
+                    members[member].clone(),
+                    member.clone(),
+                    self.faults.clone(),
+                    seam.clone(),
+                );
+                seam.tasks.spawn("tunnels", hold);
+                None
+            }
+            (None, _) => None,
+        };
         let connector = Arc::new(SimConnector {
+            tunnels,
             members: members.clone(),
             plane: plane.clone(),
             name: name.clone(),
@@ -210,6 +236,8 @@ pub const CONTROL_PLANE: &str = "itself";
 
 /// Connects simulated members in-process, through a fault layer each.
 struct SimConnector {
+    /// Of a process of the control plane, if agents open tunnels to it.
+    tunnels: Option<Tunnels>,
     members: Arc<BTreeMap<String, Arc<Member>>>,
     plane: Arc<Server>,
     name: String,
@@ -237,9 +265,91 @@ impl Connector for SimConnector {
         if name == CONTROL_PLANE {
             return Ok(in_process_client(self.link(self.plane.in_process(identity), &name), traffic));
         }
+        if let Some(tunnels) = self.tunnels.as_ref().filter(|_| cluster.spec.sync_mode == SyncMode::Pull) {
+            let client = client_through(tunnels, &name, Arc::default());
+            let through = service_fn(move |request| {
+                let client = client.clone();
+                async move { client.send(request).await }
+            });
+            return Ok(in_process_client(self.link(through, &name), traffic));
+        }
         let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
         Ok(in_process_client(self.link(member.faulted_service(identity), &name), traffic))
     }
+
+    fn tunnels(&self) -> Option<&Tunnels> {
+        self.tunnels.as_ref()
+    }
+}
+
+/// The processes of the control plane in which tunnels end, by name, with their tasks. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct TunnelEnds(Arc<Mutex<BTreeMap<String, (Tunnels, Tasks)>>>);
+
+impl TunnelEnds {
+    /// The tunnels that end in this process, which starts.
+    fn accept(&self, name: &str, tasks: &Tasks) -> Tunnels {
+        let tunnels = Tunnels::of_replica(name);
+        let mut ends = self.0.lock();
+        ends.retain(|_, (_, tasks)| !tasks.is_dead());
+        ends.insert(name.to_owned(), (tunnels.clone(), tasks.clone()));
+        tunnels
+    }
+
+    fn alive(&self) -> Vec<(String, Tunnels, Tasks)> {
+        let ends = self.0.lock();
+        let alive = ends.iter().filter(|(_, (_, tasks))| !tasks.is_dead());
+        alive.map(|(name, (tunnels, tasks))| (name.clone(), tunnels.clone(), tasks.clone())).collect()
+    }
+}
+
+/// Time until an agent looks again for processes to which it has no tunnel.
+const TUNNEL_LOOK: Duration = Duration::from_secs(1);
+/// Bytes under way in one direction of a tunnel.
+const TUNNEL_BYTES: usize = 256 << 10;
+
+/// Holds a tunnel of a member open to each process of the control plane: real streams of HTTP/2, over a pipe. Faults
+/// that cut the watches of the agent cut its tunnels, too.
+async fn hold_tunnels(ends: TunnelEnds, member: Arc<Member>, cluster: String, faults: FaultPlan, seam: Seam) {
+    let held: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    loop {
+        for (end, tunnels, tasks) in ends.alive() {
+            if !held.lock().insert(end.clone()) {
+                continue;
+            }
+            let (of_plane, of_agent) = tokio::io::duplex(TUNNEL_BYTES);
+            let name = cluster.clone();
+            tasks.spawn("tunnel", async move {
+                let ended = tunnels.carry(&name, "agent", of_plane).await;
+                tracing::debug!(?ended, name, "a tunnel ended");
+            });
+            let (held, faults, tasks, answer) = (held.clone(), faults.clone(), seam.tasks.clone(), passes_on(&member));
+            seam.tasks.spawn("tunnel", async move {
+                let begun = faults.cuts();
+                tokio::select! {
+                    biased;
+                    _ = faults.is_cut(begun) => {}
+                    ended = serve_tunnel(of_agent, &tasks, answer) => tracing::debug!(?ended, end, "a tunnel ended"),
+                }
+                held.lock().remove(&end);
+            });
+        }
+        seam.clock.sleep(TUNNEL_LOOK).await;
+    }
+}
+
+/// Passes requests on to a member, as its agent does.
+fn passes_on(member: &Arc<Member>) -> Answer {
+    let member = member.clone();
+    Answer::new(move |request| {
+        let mut service = member.faulted_service(Identity::admin("ironclad"));
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+            let answer = service.call(Request::from_parts(parts, Body::from(body))).await.map_err(io::Error::other)?;
+            Ok(answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))
+        }
+    })
 }
 
 impl Backends for SimConnector {

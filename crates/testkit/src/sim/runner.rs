@@ -38,6 +38,7 @@ pub fn setup(members: usize, rate: f64) -> Setup {
         members,
         spares: 0,
         pull: 0,
+        tunnels: false,
         nodes: 1,
         zones: 0,
         elected: false,

@@ -41,7 +41,7 @@ use super::{
     checker::Rules,
     kinds,
     model::Model,
-    process::{Lead, Slot},
+    process::{Lead, Slot, TunnelEnds},
 };
 
 /// Number of the process that is the first agent.
@@ -72,6 +72,8 @@ pub struct Setup {
     pub spares: usize,
     /// Number of members in pull mode, the last ones; each has an agent.
     pub pull: usize,
+    /// Their agents hold tunnels open, over which the control plane reaches them.
+    pub tunnels: bool,
     pub nodes: u32,
     /// Number of zones that members are in, by turns; 0 for none.
     pub zones: usize,
@@ -88,6 +90,7 @@ impl From<WorldOptions> for Setup {
             members: options.members,
             spares: 0,
             pull: 0,
+            tunnels: false,
             nodes: Shape::default().nodes,
             zones: 0,
             elected: false,
@@ -178,8 +181,9 @@ impl World {
                 .await?;
         }
         let pulled: Vec<String> = (0..setup.members).rev().take(setup.pull).map(Self::name_of).collect();
-        let mut slots = vec![Slot::new("controllers", &clock), Slot::new("standby", &clock)];
-        slots.extend(pulled.iter().map(|member| Slot::agent(member, &clock)));
+        let ends = setup.tunnels.then(TunnelEnds::default);
+        let mut slots = Vec::from(["controllers", "standby"].map(|name| Slot::new(name, &clock, ends.clone())));
+        slots.extend(pulled.iter().map(|member| Slot::agent(member, &clock, ends.clone())));
         for member in &pulled {
             let spaces = [namespaces::CLUSTER.to_owned(), names::execution_namespace(member)];
             let spaces =

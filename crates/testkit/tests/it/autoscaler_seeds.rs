@@ -3,23 +3,27 @@
 
 use anyhow::ensure;
 use ironclad_seam::Rng;
-use ironclad_testkit::sim::{nightly, script::autoscalers::check};
+use ironclad_testkit::sim::{
+    nightly,
+    script::autoscalers::{Modes, check},
+};
 
 /// Seeds of each test in a nightly run: a second each.
 const SEEDS: u64 = 6;
 /// Seeds that found bugs or find planted decisions (docs/development/simulation.md).
 const FOUND: [u64; 1] = [1_183_820_258_255_807_308];
 
-fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
+fn run(modes: Modes, seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
+    let with = if modes == Modes::Mixed { " --pull" } else { "" };
     let (mut changes, mut descheduled) = (0, 0);
     let mut failed = Vec::new();
     for seed in seeds {
-        match check(seed) {
+        match check(seed, modes) {
             Ok(outcome) => {
                 changes += outcome.changes;
                 descheduled += outcome.descheduled;
             }
-            Err(error) => failed.push(format!("cargo xtask sim --autoscalers --seed {seed}: {error:#}")),
+            Err(error) => failed.push(format!("cargo xtask sim --autoscalers{with} --seed {seed}: {error:#}")),
         }
     }
     println!("{changes} changes of replicas, descheduled {descheduled} times");
@@ -30,7 +34,12 @@ fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
 
 #[test]
 fn fixed_seeds() -> anyhow::Result<()> {
-    run((0..nightly::half(SEEDS)).chain(FOUND))
+    run(Modes::Push, (0..nightly::half(SEEDS)).chain(FOUND))
+}
+
+#[test]
+fn pull_members() -> anyhow::Result<()> {
+    run(Modes::Mixed, 0..nightly::half(SEEDS))
 }
 
 #[test]
@@ -39,5 +48,5 @@ fn fresh_seeds() -> anyhow::Result<()> {
     let (seed, seeds) = (root.seed(), nightly::half(SEEDS));
     println!("fresh seeds from root {seed:#x}: cargo xtask sim --autoscalers --root {seed:#x} --seeds {seeds}");
     let draws = root.stream("seeds");
-    run((0..seeds).map(|_| draws.u64()))
+    run(Modes::Push, (0..seeds).map(|_| draws.u64()))
 }

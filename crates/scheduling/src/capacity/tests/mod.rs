@@ -72,6 +72,31 @@ fn assign(capacity: &mut Capacity, binding: &ResourceBinding, after: &[(&str, i3
 }
 
 #[test]
+fn what_is_held_for_a_preemptor_fits_whatever_models_count() {
+    let grade =
+        |grade: u64, min: &str, max: &str| json!({"grade": grade, "ranges": [{"name": "cpu", "min": min, "max": max}]});
+    let mut graded = with_cores("m1", "8");
+    graded.spec.resource_models = serde_json::from_value(json!([grade(0, "0", "4"), grade(1, "4", "16")])).unwrap();
+    let summary = graded.status.as_mut().unwrap().resource_summary.as_mut().unwrap();
+    summary.allocatable_modelings = serde_json::from_value(json!([{"grade": 1, "count": 1}])).unwrap();
+    let mut capacity = Capacity::new(Modelling::On, S(10));
+    capacity.cluster(&"m1".into(), None, Some(&graded));
+    assert_eq!(free(&capacity), 4, "the least of the grade");
+    let preemptor = asking(8, &[]);
+    let fits = |capacity: &Capacity| {
+        capacity.fits(&"m1".into(), &Question::of(&preemptor.spec, false), &Asker::of(&preemptor.spec)).unwrap()
+    };
+    for (nominated, want) in [(0, 4), (3, 4), (6, 6), (8, 8), (9, 8)] {
+        capacity.nominate(&preemptor, &targets(&[("m1", nominated)]), &Options::default());
+        assert_eq!(fits(&capacity), want, "{nominated} are held");
+    }
+    let mut other = asking(1, &[]);
+    other.spec.resource.name = "other".into();
+    let others = capacity.fits(&"m1".into(), &Question::of(&other.spec, false), &Asker::of(&other.spec));
+    assert_eq!(others, Some(0), "nobody else gets what is held");
+}
+
+#[test]
 fn only_gained_replicas_are_promised() {
     for (name, had, has, want) in [
         ("the first time", &[][..], &[("m1", 4)][..], 6),

@@ -9,7 +9,10 @@ use ironclad_testkit::sim::{
     Fault, WorldOptions,
     foretold::{Met, Property},
     propagation::{self, Disturbance},
-    script::{self, Script, autoscalers},
+    script::{
+        self, Script,
+        autoscalers::{self, Modes},
+    },
     sometimes,
 };
 use tracing_subscriber::EnvFilter;
@@ -33,7 +36,7 @@ const MANY: u64 = 300;
   sim --seed 17 --timings 200       the same events with other delays between them
   sim --varied --seeds 100          scarce capacity in members whose nodes differ
   sim --pull --seeds 100            members in pull mode among faults of their agents
-  sim --autoscalers --seeds 100     autoscalers of both designs among faults
+  sim --autoscalers --seeds 100     autoscalers of both designs among faults, with --pull in pull members, too
   sim --foretold apply --seeds 300  whether plan apply foretells what happens; why and loss, too"
 )]
 struct Args {
@@ -56,7 +59,7 @@ struct Args {
     #[arg(long, conflicts_with_all = ["scarce", "propagation"])]
     varied: bool,
     /// Members in pull mode, whose agents are processes with faults of their own
-    #[arg(long, conflicts_with_all = ["scarce", "varied", "propagation", "autoscalers", "foretold"])]
+    #[arg(long, conflicts_with_all = ["scarce", "varied", "propagation", "foretold"])]
     pull: bool,
     /// Autoscalers of both designs among faults instead of failover
     #[arg(long, conflicts_with_all = ["scarce", "varied", "propagation", "foretold", "keep", "timing", "timings", "show", "digest", "history"])]
@@ -126,9 +129,10 @@ fn main() -> anyhow::Result<()> {
 
 /// Checks autoscalers in the fleet of one seed, or of many.
 fn scaled(args: &Args) -> anyhow::Result<()> {
+    let (modes, with) = if args.pull { (Modes::Mixed, " --pull") } else { (Modes::Push, "") };
     if let Some(seed) = args.seed {
         // Without the stack of the error: the story is what helps.
-        return match autoscalers::check(seed) {
+        return match autoscalers::check(seed, modes) {
             Ok(outcome) => {
                 println!("{}{} changes of replicas", outcome.story, outcome.changes);
                 Ok(())
@@ -142,7 +146,7 @@ fn scaled(args: &Args) -> anyhow::Result<()> {
     let mut turns = BTreeMap::new();
     for _ in 0..args.seeds {
         let seed = draws.u64();
-        match autoscalers::check(seed) {
+        match autoscalers::check(seed, modes) {
             Ok(outcome) => {
                 changes += outcome.changes;
                 descheduled += outcome.descheduled;
@@ -150,7 +154,7 @@ fn scaled(args: &Args) -> anyhow::Result<()> {
             }
             Err(error) => {
                 println!("{error:#}\n");
-                failures.push(format!("cargo xtask sim --autoscalers --seed {seed}: {}", error.root_cause()));
+                failures.push(format!("cargo xtask sim --autoscalers{with} --seed {seed}: {}", error.root_cause()));
             }
         }
     }

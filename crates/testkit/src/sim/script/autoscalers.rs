@@ -36,7 +36,7 @@ use kube::{
 use serde_json::json;
 
 use super::{Action, draw};
-use crate::sim::{Setup, World, WorldOptions};
+use crate::sim::{Cut, Setup, World, WorldOptions, world::FIRST_AGENT};
 
 /// Cpu that each pod uses at the target, in millicores: half of its request.
 const AT_TARGET: i64 = 50;
@@ -121,11 +121,20 @@ pub struct Outcome {
     pub story: String,
 }
 
+/// The members of a fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Modes {
+    /// The control plane reaches them all.
+    Push,
+    /// Some, at least one, are in pull mode. Their agents hold tunnels open, and have faults of their own.
+    Mixed,
+}
+
 /// Checks autoscalers in the fleet of a seed.
 ///
 /// # Errors
 /// If an invariant is broken; the error has the script and the end of the history.
-pub fn check(seed: u64) -> anyhow::Result<Outcome> {
+pub fn check(seed: u64, modes: Modes) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let draws = Rng::from_seed(seed).child("autoscalers").stream("draws");
@@ -135,12 +144,17 @@ pub fn check(seed: u64) -> anyhow::Result<Outcome> {
         // A stream of its own: a seed without the descheduler is as it was before there was one.
         let drained = drained(&Rng::from_seed(seed).child("autoscalers").stream("descheduler"), &mut steps, members);
         let mut setup = Setup { nodes: 2, ..WorldOptions { seed, members }.into() };
+        if modes == Modes::Mixed {
+            let draws = Rng::from_seed(seed).child("autoscalers").stream("pull");
+            (setup.pull, setup.tunnels) = (1 + draws.below(members as u64) as usize, true);
+            of_agents(&draws, setup.pull, &mut steps);
+        }
         if drained {
             setup.settings.controllers = ControllerList::parse("*,descheduler").context("both are names")?;
         }
         let distributed = workloads.iter().filter(|workload| workload.design == Design::Distributed);
         setup.rules.scaled_in_members = distributed.map(|workload| binding_of(workload.name)).collect();
-        let story = script(seed, members, drained, &workloads, &steps);
+        let story = script(seed, (members, setup.pull), drained, &workloads, &steps);
         let world = World::start(setup).await?;
         let mut scene = Scene {
             drained,
@@ -204,6 +218,21 @@ fn steps(draws: &Stream, workloads: &[Workload], members: usize) -> Vec<(Duratio
     steps
 }
 
+/// Adds faults of agents.
+fn of_agents(draws: &Stream, agents: usize, steps: &mut Vec<(Duration, Step)>) {
+    for _ in 0..1 + draws.below(3) {
+        let agent = FIRST_AGENT + draws.below(agents as u64) as usize;
+        let time = Duration::from_millis(500 + draws.below(90_000));
+        let action = match draws.below(4) {
+            0 | 1 => Action::Crash(agent, time),
+            2 => Action::CutWatches(agent, Cut::Reset),
+            _ => Action::Freeze(agent, time.min(Duration::from_secs(20))),
+        };
+        let place = draws.below(steps.len() as u64 + 1) as usize;
+        steps.insert(place, (Duration::from_secs(draws.below(60)), Step::Fault(action)));
+    }
+}
+
 /// In half of the fleets, replicas are divided by capacity, the descheduler runs, and the nodes of a member are drained
 /// for longer than it waits. Returns true in those.
 fn drained(draws: &Stream, steps: &mut Vec<(Duration, Step)>, members: usize) -> bool {
@@ -222,9 +251,15 @@ fn binding_of(workload: &str) -> BindingKey {
     BindingKey { namespace: "default".into(), name: format!("{workload}-deployment").as_str().into() }
 }
 
-fn script(seed: u64, members: usize, drained: bool, workloads: &[Workload], steps: &[(Duration, Step)]) -> String {
+fn script(
+    seed: u64,
+    (members, pull): (usize, usize),
+    drained: bool,
+    workloads: &[Workload],
+    steps: &[(Duration, Step)],
+) -> String {
     let descheduler = if drained { ", with the descheduler" } else { "" };
-    let mut text = format!("seed {seed}: {members} members{descheduler}\n");
+    let mut text = format!("seed {seed}: {members} members, {pull} of them in pull mode{descheduler}\n");
     for Workload { name, min, max, replicas, .. } in workloads {
         text.push_str(&format!("  {name}: {replicas} replicas, {min} to {max}\n"));
     }

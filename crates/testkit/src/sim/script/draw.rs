@@ -61,11 +61,14 @@ fn ungrouped(seed: u64) -> Script {
     script
 }
 
-/// Draws the script of a seed with members in pull mode, whose agents have faults, too.
+/// Draws the script of a seed with members in pull mode, whose agents have faults, too: with scarce capacity in two of
+/// five, and with tunnels in half of them.
 pub(super) fn pulled(seed: u64) -> Script {
-    let mut script = ungrouped(seed);
-    let draws = Rng::from_seed(seed).child("pull").stream("draws");
+    let rng = Rng::from_seed(seed).child("pull");
+    let mut script = if rng.stream("scarce").chance(0.4) { scarce(seed) } else { ungrouped(seed) };
+    let draws = rng.stream("draws");
     script.pull = 1 + draws.below(script.members as u64 - 1) as usize;
+    script.tunnels = rng.stream("tunnels").chance(0.5);
     let first = script.members - script.pull;
     // People unregister agents by a verb that asks them, which is not simulated.
     let unjoins =
@@ -317,6 +320,7 @@ pub(super) fn plain(seed: u64) -> Script {
         shortage: None,
         variety: None,
         pull: 0,
+        tunnels: false,
         steps,
         kept,
     }

@@ -127,6 +127,7 @@ fn setup(script: &Script) -> Setup {
         members: script.members,
         spares: 0,
         pull: script.pull,
+        tunnels: script.tunnels,
         nodes: 1,
         zones,
         elected: script.standby,
@@ -181,7 +182,9 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     let bindings: Api<ResourceBinding> = Api::namespaced(user, "default");
     if let Some(shortage) = &script.shortage {
         action::set_quota(world, None).await?;
-        share_fairly(world, &apps, shortage).await?;
+        if is_by_node(script) {
+            share_fairly(world, &apps, shortage).await?;
+        }
     }
     for app in apps.iter().filter(|app| app.exists) {
         let (name, model) = (app.binding(), world.model.clone());
@@ -205,7 +208,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
         is_settled(app, &binding, script.members, &machines(&world.model))
             .with_context(|| format!("at rest: {app}"))?;
     }
-    if let Some(shortage) = &script.shortage {
+    if let Some(shortage) = script.shortage.as_ref().filter(|_| is_by_node(script)) {
         fairness::check(world, &apps, shortage).context("at rest")?;
     }
     gauges::check(world, Expect::Empty)?;
@@ -235,6 +238,11 @@ async fn pass(world: &mut World, script: &Script, apps: &[App], time: Duration) 
         left -= second;
     }
     world.pass(left).await
+}
+
+/// True if the nodes of all members are watched. Others are counted by models, as in Karmada, by which less fits.
+fn is_by_node(script: &Script) -> bool {
+    script.pull == 0 || script.tunnels
 }
 
 fn machines(model: &Model) -> AllMachines {

@@ -53,6 +53,8 @@ pub struct Script {
     pub members: usize,
     /// Number of members in pull mode, the last ones.
     pub pull: usize,
+    /// Their agents hold tunnels open.
+    pub tunnels: bool,
     pub gate: bool,
     pub rate: f64,
     pub check: Check,
@@ -153,10 +155,11 @@ impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} members, {} of them in pull mode, gate {}, rate {}, check {}{}",
+            "seed {}: {} members, {} of them in pull mode{}, gate {}, rate {}, check {}{}",
             self.seed,
             self.members,
             self.pull,
+            if self.tunnels { " with tunnels" } else { "" },
             if self.gate { "on" } else { "off" },
             self.rate,
             self.check.as_str(),

@@ -29,6 +29,7 @@ pub mod evictions;
 pub mod get;
 pub mod given;
 pub mod help;
+mod hooks;
 mod input;
 pub mod interpret;
 pub mod join;

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use ironclad_api::apps::{FAILED as NOT_TRIGGERED, WorkloadRebalancer};
-use ironclad_fleet::{Binding, BindingRef};
+use ironclad_api::{
+    apps::{FAILED as NOT_TRIGGERED, WorkloadRebalancer},
+    names,
+};
+use ironclad_fleet::{Binding, BindingKey, BindingRef, World};
+use ironclad_planning::{Fleet, coming::coming_to};
 use ironclad_propagation::rebalance::{Progress, progress};
 use ironclad_runtime::Api;
 use ironclad_seam::Clock;
@@ -16,11 +20,13 @@ use crate::{
     connect::Plane,
     dry_run::DryRun,
     get::columns::placement,
-    pages,
+    nodes, pages,
+    plan::read::lists,
     print::{self, Output},
     report::{Exit, FAILED, Misused},
     resource::{Resource, Resources, arguments},
     tree::{api, refuse_ours},
+    why::known,
     write,
 };
 
@@ -36,11 +42,18 @@ const LOOK: Duration = Duration::from_millis(250);
   ironclad rebalance deploy/web -n shop
   ironclad rebalance deploy/web statefulset/db -n shop --wait 2m
   ironclad rebalance deploy -l tier=front -n shop --dry-run
+  ironclad rebalance --cluster member1 -A
   ironclad rebalance deploy,statefulset --all -n shop --wait 0s -o name")]
 pub struct Command {
-    /// TYPE NAME…, or TYPE/NAME…; with -l or --all TYPE,TYPE
-    #[arg(required = true, value_name = "TYPE NAME")]
+    /// TYPE NAME…, or TYPE/NAME…; with -l or --all TYPE,TYPE; with --cluster none for all types
+    #[arg(required_unless_present = "cluster", value_name = "TYPE NAME")]
     pub resource: Vec<String>,
+    /// Only workloads that have nothing in this cluster and would get replicas there, as after its recovery
+    #[arg(long, value_name = "CLUSTER")]
+    pub cluster: Option<String>,
+    /// With --cluster and without types: workloads of all namespaces
+    #[arg(short = 'A', long, requires = "cluster", conflicts_with_all = ["resource", "namespace"])]
+    pub all_namespaces: bool,
     /// Namespace [default: the context's]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
@@ -103,9 +116,15 @@ impl Workload {
 /// If a workload does not exist or is not propagated, is not scheduled in time, or a server refuses.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
-    let workloads = wanted(command, &client).await?;
+    let workloads = match &command.cluster {
+        None => wanted(command, &client).await?,
+        Some(cluster) => coming(command, &client, cluster, clock).await?,
+    };
     if workloads.is_empty() {
-        print::note("no workload was found that is propagated");
+        print::note(&match &command.cluster {
+            None => "no workload was found that is propagated".to_owned(),
+            Some(cluster) => format!("no workload was found that would come to {cluster}"),
+        });
         return Ok(());
     }
     let references: Vec<Value> = workloads.iter().map(Workload::reference).collect();
@@ -213,6 +232,59 @@ async fn awaited(
         }
         clock.sleep(LOOK).await;
     }
+}
+
+/// The workloads that the command line names or selects, or all of the namespace, as far as they would come to this
+/// cluster.
+async fn coming(command: &Command, client: &Client, cluster: &str, clock: &Clock) -> anyhow::Result<Vec<Workload>> {
+    let world = lists(client).await?;
+    let cluster = known(&world, cluster)?;
+    let chosen = if command.resource.is_empty() {
+        every(command, client, &world).await?
+    } else {
+        wanted(command, client).await?
+    };
+    let key = |one: &Workload| BindingKey {
+        namespace: one.namespace.as_str().into(),
+        name: names::binding_name(&one.resource.api.kind, &one.name).as_str().into(),
+    };
+    let keys: Vec<BindingKey> = chosen.iter().map(key).collect();
+    let settings = crate::leader::configuration(client).await.map(|known| known.settings()).unwrap_or_default();
+    let mut fleet = Fleet { world, settings, ..Fleet::default() };
+    let (mut members, kubeconfig) = (nodes::Asked::default(), command.plane.kubeconfig().ok());
+    let found = loop {
+        let found = coming_to(&fleet, &keys, &cluster, clock.wall_seconds());
+        if !members.ask(&fleet, &found.unasked, client, kubeconfig.as_ref(), clock).await {
+            break found;
+        }
+        fleet.nodes.clone_from(&members.nodes);
+    };
+    for (member, why) in &members.unknown {
+        print::note(&format!("the nodes of {member} are not known here: {why}"));
+    }
+    Ok(chosen.into_iter().filter(|one| found.bindings.contains(&key(one))).collect())
+}
+
+/// All workloads with a binding, of the namespace or of all.
+async fn every(command: &Command, client: &Client, world: &World) -> anyhow::Result<Vec<Workload>> {
+    let served = Resources::of(client).await.context("asking the control plane what it serves")?;
+    let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let mut workloads = Vec::new();
+    for binding in world.all_bindings() {
+        let template = &binding.spec().resource;
+        if !command.all_namespaces && template.namespace != namespace {
+            continue;
+        }
+        let group = template.api_version.split_once('/').map_or("", |(group, _)| group);
+        let word = if group.is_empty() { template.kind.clone() } else { format!("{}.{group}", template.kind) };
+        workloads.push(Workload {
+            resource: served.find(&word)?,
+            namespace: template.namespace.clone(),
+            name: template.name.clone(),
+            before: shown(&binding),
+        });
+    }
+    Ok(workloads)
 }
 
 /// The workloads that the command line names or selects. Of selected ones those are left out that have no binding.

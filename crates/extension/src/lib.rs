@@ -21,5 +21,5 @@ mod webhooks;
 pub use aggregated::{Registration, ServerService};
 pub use certificate_expiry::CertificateExpiry;
 pub use forward::{FrontProxy, NetworkForwarder};
-pub use tunnel::{Passed, TunnelledMember, hold_tunnels};
+pub use tunnel::{Bandwidth, Passed, TunnelledMember, hold_tunnels};
 pub use webhooks::NetworkCaller;

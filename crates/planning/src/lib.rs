@@ -27,6 +27,7 @@
 
 pub mod announcement;
 pub mod apply;
+pub mod coming;
 pub mod doctor;
 pub mod drain;
 pub mod evicted;

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::anyhow;
 use ironclad_api::{
     Taint,
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
@@ -14,7 +13,7 @@ use ironclad_failover::{
         eviction::{Check, Mode},
     },
 };
-use ironclad_fleet::{ClusterName, World};
+use ironclad_fleet::World;
 use ironclad_planning::{FailoverPlan, Fleet, Options, Script, Settings, plan_failover};
 use ironclad_seam::Clock;
 use kube::Client;
@@ -356,14 +355,7 @@ pub(super) fn options(how: &How, leader: &Leader) -> anyhow::Result<Options> {
 }
 
 pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {
-    let known = |name: &String| {
-        let cluster = ClusterName::from(name.as_str());
-        if world.clusters.contains_key(&cluster) {
-            return Ok(cluster);
-        }
-        let all: Vec<&str> = world.clusters.keys().map(|name| &*name.0).collect();
-        Err(anyhow!("there is no cluster {name}\n  try: one of {}", all.join(", ")))
-    };
+    let known = |name: &String| crate::why::known(world, name);
     match what {
         What::ClusterLoss { clusters, how } => {
             let clusters = clusters.iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;

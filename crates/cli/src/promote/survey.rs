@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::Command;
 use crate::{
     claims::Claims,
-    pages, print,
+    hooks, pages, print,
     report::Misused,
     resource::{Resource, Resources, arguments},
     tree::{api, whole},
@@ -89,9 +89,14 @@ pub(super) async fn surveyed(
     member: &Client,
     clock: &Clock,
 ) -> anyhow::Result<Vec<Promoted>> {
-    let customizations = match command.dependencies {
-        true => pages::all(&Api::all(plane.clone()), ListParams::default()).await.context("listing customizations")?,
-        false => Vec::new(),
+    let (customizations, configurations) = match command.dependencies {
+        true => (
+            pages::all(&Api::all(plane.clone()), ListParams::default()).await.context("listing customizations")?,
+            pages::all(&Api::all(plane.clone()), ListParams::default())
+                .await
+                .context("listing interpreter webhooks")?,
+        ),
+        false => (Vec::new(), Vec::new()),
     };
     let mut survey = Survey {
         command,
@@ -99,7 +104,7 @@ pub(super) async fn surveyed(
         member,
         of_member: Resources::of(member).await.with_context(|| format!("asking {} what it serves", command.cluster))?,
         of_plane: Resources::of(plane).await.context("asking the control plane what it serves")?,
-        interpreter: why::read::interpreter(clock, &customizations, Webhooks::default()),
+        interpreter: why::read::interpreter(clock, &customizations, Webhooks::new(&configurations)),
         claims: Claims::new(plane.clone()),
         seen: BTreeSet::new(),
         all: Vec::new(),
@@ -214,11 +219,18 @@ impl Survey<'_> {
     /// Adds an object, and before it what it needs.
     async fn add(&mut self, one: Promoted) -> anyhow::Result<()> {
         if self.command.dependencies {
-            let needed = match self.interpreter.dependencies(&one.template) {
+            let answer = loop {
+                let answer = self.interpreter.dependencies(&one.template);
+                if !hooks::ask_open(&self.interpreter, self.plane).await {
+                    break answer;
+                }
+            };
+            let needed = match answer {
                 Ok(needed) => needed,
                 Err(InterpretError::NotImplemented { .. }) => Vec::new(),
                 Err(error) => {
-                    return Err(anyhow::Error::new(error).context(format!("asking what {} needs", one.words())));
+                    let asked = format!("asking what {} needs\n  try: promote without --dependencies", one.words());
+                    return Err(anyhow::Error::new(error).context(asked));
                 }
             };
             for dependency in needed {

@@ -10,7 +10,7 @@ mod tests;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use ironclad_fleet::{ClusterName, ObjectKey};
+use ironclad_fleet::{ClusterName, ObjectKey, World};
 use ironclad_planning::{
     Fleet, Settings,
     leader::EstimatorAnswer,
@@ -106,7 +106,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {
             let (fleet, explanation, settings) = asked_about(about, &command.plane, clock).await?;
-            let answer = answer(&explanation, &known(&fleet, cluster)?);
+            let answer = answer(&explanation, &known(&fleet.world, cluster)?);
             if about.output.is_objects() {
                 return output::out(&output::objects(about.output, &[serde_json::to_value(&answer)?])?);
             }
@@ -251,11 +251,15 @@ async fn estimate(
     Explanation { estimates, ..explanation }
 }
 
-fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {
+/// The name of a cluster.
+///
+/// # Errors
+/// If the fleet has no such cluster.
+pub(crate) fn known(world: &World, cluster: &str) -> anyhow::Result<ClusterName> {
     let name = ClusterName::from(cluster);
-    if fleet.world.clusters.contains_key(&name) {
+    if world.clusters.contains_key(&name) {
         return Ok(name);
     }
-    let all: Vec<&str> = fleet.world.clusters.keys().map(|name| &*name.0).collect();
+    let all: Vec<&str> = world.clusters.keys().map(|name| &*name.0).collect();
     bail!("there is no cluster {cluster}\n  try: one of {}", all.join(", "))
 }

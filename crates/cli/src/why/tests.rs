@@ -225,6 +225,6 @@ fn templates_that_a_dump_does_not_have() {
         assert!(error.to_string().starts_with(want), "{error}");
     }
     let (fleet, ..) = of_objects(objects(FLEET).unwrap(), &clock, "deploy", None, "web").unwrap();
-    let error = super::known(&fleet, "m9").unwrap_err();
+    let error = super::known(&fleet.world, "m9").unwrap_err();
     assert_eq!((error.to_string().lines().next(), exit_code(&error)), (Some("there is no cluster m9"), FAILED));
 }

@@ -3,15 +3,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use http::{Method, Request, header};
-use http_body_util::{BodyExt as _, Limited};
 use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, events::INTERPRETER_WEBHOOK_FAILED};
 use ironclad_fleet::Event;
 use ironclad_interpreter::webhook::{self, Call, Called, Endpoint, Hook, breaker::Breaker};
-use ironclad_runtime::{Api, Informer};
+use ironclad_runtime::{Api, Informer, ask_webhook};
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Service;
-use kube::{Client, client::Body};
+use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -20,8 +18,6 @@ use crate::{backends::Backends, events::Events};
 
 /// Time for an answer where the webhook does not say.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of an answer.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time after which the address of a service is looked up again.
 const ADDRESS_AGE_MAX: Duration = Duration::from_secs(60);
 
@@ -73,21 +69,8 @@ impl Callers {
         let target = self.target(&call.hook).await?;
         let uid = self.seam.rng.uuid();
         let body = serde_json::to_vec(&webhook::body(call, &uid)).map_err(|error| error.to_string())?;
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(&target.path)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(body))
-            .map_err(|error| error.to_string())?;
-        let response = target.client.send(request).await.map_err(|error| with_sources(&error))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| format!("its answer: {error}"))?.to_bytes();
-        if !status.is_success() {
-            let text: String = String::from_utf8_lossy(&body).chars().take(200).collect();
-            return Err(format!("it answered {status}: {}", text.trim()));
-        }
-        Ok((uid, body.to_vec()))
+        let body = ask_webhook(&target.client, &target.path, body).await?;
+        Ok((uid, body))
     }
 
     fn pause(&self, hook: &Arc<Hook>, now: Instant) -> Option<Duration> {
@@ -148,18 +131,4 @@ impl Callers {
         };
         webhook::endpoint(config, service.as_ref())
     }
-}
-
-/// An error with its causes: the outer error of a client says only that the request failed.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

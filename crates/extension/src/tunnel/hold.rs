@@ -25,7 +25,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::TunnelledMember;
+use super::{
+    TunnelledMember,
+    bandwidth::{Bandwidth, Narrowed},
+};
 
 /// Time until the first attempt after another one.
 const FIRST: Duration = Duration::from_secs(1);
@@ -44,20 +47,27 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// replicas have one address: a load balancer decides which of them answers, so another tunnel is asked for again and
 /// again, less and less often while no replica is new. `plane` makes the configuration of the control plane anew each
 /// time; `told` gets to know whether a tunnel is open, or why there is none. `instance` is the name of this process
-/// among the agents of the cluster.
+/// among the agents of the cluster, and `bandwidth` the limit of what its tunnels carry.
 pub async fn hold_tunnels<F, R>(
     plane: F,
     told: impl Fn(Result<(), String>),
     member: TunnelledMember,
     (cluster, instance): (&str, &str),
+    bandwidth: Option<Bandwidth>,
     seam: &Seam,
 ) where
     F: Fn() -> R,
     R: Future<Output = Result<Config, String>>,
 {
-    let plane = &plane;
+    let (plane, bandwidth) = (&plane, &bandwidth);
     let opened = |held: Vec<String>| async move {
-        let opening = async { open(plane().await?, cluster, instance, &held).await };
+        let opening = async {
+            let opened = open(plane().await?, cluster, instance, &held).await?;
+            Ok(opened.map(|Tunnel { replica, connection }| {
+                let connection = Narrowed::new(connection, bandwidth.clone());
+                Tunnel { replica, connection }
+            }))
+        };
         let opened = timeout(ANSWER_MAX, opening).await;
         opened.unwrap_or_else(|_| Err(format!("the control plane does not answer in {} s", ANSWER_MAX.as_secs())))
     };

@@ -1,6 +1,7 @@
 //! The agent's end of a tunnel: it passes the control plane's requests on to its member, with credentials of the member
 //! that never leave it (specification/operations.md 10.3).
 
+mod bandwidth;
 mod hold;
 mod passed;
 
@@ -30,7 +31,7 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use self::{hold::hold_tunnels, passed::Passed};
+pub use self::{bandwidth::Bandwidth, hold::hold_tunnels, passed::Passed};
 
 /// Life of a token of the impersonator, in seconds.
 const TOKEN_SECONDS: i64 = 3_600;

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use ironclad_api::{
     cluster::Cluster,
     namespaces::{self, KUBE_SYSTEM},
+    quantity::Amount,
 };
 use ironclad_cli::{
     Period, connect,
@@ -19,7 +20,7 @@ use ironclad_cli::{
     token::BootstrapToken,
 };
 use ironclad_controllers::{ControllerList, Controllers, NetworkBackends, Settings};
-use ironclad_extension::{CertificateExpiry, Passed, TunnelledMember, hold_tunnels};
+use ironclad_extension::{Bandwidth, CertificateExpiry, Passed, TunnelledMember, hold_tunnels};
 use ironclad_failover::{
     Flags,
     cluster::{
@@ -56,6 +57,8 @@ use crate::{
 
 /// Clusters that are listed at a time.
 const PAGE: u32 = 500;
+/// Fewest bytes a second of a tunnel.
+const LEAST_BANDWIDTH: u64 = 1 << 10;
 /// Time between two attempts to register.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -155,6 +158,9 @@ pub(crate) struct AgentArgs {
     /// Requests that may come over the tunnel: api, exec (what reaches into Pods), logs, metrics
     #[arg(long, env = "IRONCLAD_TUNNEL_ALLOW", value_name = "KIND,...", value_delimiter = ',', default_values_t = Passed::ALL)]
     tunnel_allow: Vec<Passed>,
+    /// Most bytes a second that the tunnel carries in each direction, such as 2Mi [default: no limit]
+    #[arg(long, env = "IRONCLAD_TUNNEL_BANDWIDTH", value_name = "BYTES", value_parser = bandwidth)]
+    tunnel_bandwidth: Option<u64>,
     /// Address of health and metrics: PORT on loopback, or ADDRESS:PORT; 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     metrics_bind_address: String,
@@ -441,9 +447,19 @@ impl Agent {
                 report.lock().tunnel = Some(open.map_or_else(Tunnel::Missing, |()| Tunnel::Open));
             };
             let instance = format!("{}_{}", host(), of_tunnel.rng.uuid());
-            hold_tunnels(end, told, behind, (&args.cluster_name, &instance), &of_tunnel).await;
+            let limit = args.tunnel_bandwidth.map(|bytes| Bandwidth::new(bytes, &of_tunnel.clock));
+            hold_tunnels(end, told, behind, (&args.cluster_name, &instance), limit, &of_tunnel).await;
         });
         Ok(())
+    }
+}
+
+/// Bytes a second of a quantity.
+fn bandwidth(text: &str) -> Result<u64, String> {
+    let bytes = Amount::parse(text).ok().and_then(|amount| u64::try_from(amount.value()).ok());
+    match bytes {
+        Some(bytes) if bytes >= LEAST_BANDWIDTH => Ok(bytes),
+        _ => Err(format!("{text:?} is not a number of bytes of at least 1Ki (write it like 500Ki or 2Mi)")),
     }
 }
 

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ironclad_testkit::{
-    binary::{Daemon, free_port},
+    binary::{Daemon, free_port, ironclad},
     real::{Binaries, Kubectl, until},
 };
+
+use serde_json::json;
 
 use crate::propagation_up::kubectl;
 
@@ -22,6 +24,14 @@ async fn says(kubectl: &Kubectl, object: &str, path: &str, want: &str) -> anyhow
         Ok(())
     })
     .await
+}
+
+/// Promotes a farm of member1 with what it needs: whether that succeeds, and what the verb prints.
+async fn promoted(kubeconfig: &str, farm: &str) -> anyhow::Result<(bool, String)> {
+    let words =
+        ["promote", "farm", farm, "-n", "default", "-C", "member1", "--dependencies", "--kubeconfig", kubeconfig];
+    let done = ironclad(words).await?;
+    Ok((done.code == Some(0), done.stdout + &done.stderr))
 }
 
 #[tokio::test]
@@ -72,6 +82,20 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
     says(&plane, binding, "{.status.aggregatedStatus[*].status}", "{\"ready\":4} {\"ready\":1}").await?;
     says(&plane, "farm/valley", "{.status.ready}", "5").await?;
 
+    // What a member has is promoted with what the webhook says that it needs.
+    let own = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "barley"}, "data": {"sort": "two-row"}},
+        {"apiVersion": "farm.io/v1", "kind": "Farm", "metadata": {"name": "hills"},
+            "spec": {"size": 2, "field": {"cpu": "100m", "memory": "64Mi"}, "seeds": "barley"}}]});
+    members[0].apply(&own.to_string()).await?;
+    let kubeconfig = data.join("kubeconfig").display().to_string();
+    let (succeeded, done) = promoted(&kubeconfig, "hills").await?;
+    ensure!(succeeded && done.contains("hills") && done.contains("barley"), "{done}");
+    says(&plane, "configmap/barley", "{.data.sort}", "two-row").await?;
     drop(webhook);
+    members[0].apply(&own.to_string().replace("hills", "moor").replace("barley", "oats")).await?;
+    let (succeeded, refused) = promoted(&kubeconfig, "moor").await?;
+    let is_told = refused.contains("asking what Farm default/moor needs") && refused.contains("without --dependencies");
+    ensure!(!succeeded && is_told, "its webhook is gone: {refused}");
     daemon.stop().await
 }

@@ -263,8 +263,18 @@ async fn workloads_are_scheduled_anew() -> anyhow::Result<()> {
     let dry = world.verb("rebalance deploy/web -n shop --dry-run=server", "").await?.success()?;
     ensure!(dry.contains("created (server dry run)") && dry.contains("deployment/web   member1:4"), "{dry}");
     ensure!(world.plane.run(["get", "workloadrebalancers", "-o", "name"]).await?.is_empty(), "nothing was made");
+    // What would come to a cluster that is there again. Others are left out, as ClusterRole shopkeeper is.
+    for line in
+        ["rebalance --cluster member2 -A --dry-run", "rebalance deploy --all -n shop --cluster member2 --dry-run"]
+    {
+        let coming = world.verb(line, "").await?.success()?;
+        let rows: Vec<&str> = coming.lines().skip(2).collect();
+        ensure!(matches!(rows[..], [row] if row.starts_with("deployment/web   member1:4")), "{line}: {coming}");
+    }
+    let none = world.verb("rebalance --cluster member1 -A", "").await?;
+    ensure!(none.code == Some(0) && none.stderr.contains("would come to member1"), "{none:?}");
     // The second of the last scheduling counts as later.
-    let moved = world.verb("rebalance deploy -l app=web -n shop", "").await?.success()?;
+    let moved = world.verb("rebalance deploy -l app=web -n shop --cluster member2", "").await?.success()?;
     ensure!(moved.contains("workloadrebalancer.apps.karmada.io/rebalance-"), "{moved}");
     let row = moved.lines().last().unwrap_or_default();
     ensure!(row.starts_with("deployment/web   member1:4   member1:2,member2:2") && row.ends_with("moved"), "{moved}");
@@ -275,6 +285,8 @@ async fn workloads_are_scheduled_anew() -> anyhow::Result<()> {
         ("rebalance clusterrole/shopkeeper", 1, "it has no binding"),
         ("rebalance deploy/nope -n shop", 1, "deploy nope does not exist"),
         ("rebalance deploy -n shop", 2, "deploy without a name"),
+        ("rebalance --cluster m9 -A", 1, "there is no cluster m9"),
+        ("rebalance -A", 2, "--cluster"),
         ("rebalance deploy/web -l app=web", 2, "deploy has names"),
         ("rebalance rb/web-deployment -n shop", 2, "try: ironclad rebalance deployment/web -n shop"),
     ] {

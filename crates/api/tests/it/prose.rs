@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::fields::{Checker, inside, node, schemas};
 
 /// Descriptions in prose, in the form of the tables.
-const PROSE: [(&str, &str, &str); 33] = [
+const PROSE: [(&str, &str, &str); 34] = [
     ("Cluster", "spec.secretRef", "namespace R str, name R str}"),
     ("Cluster", "spec.impersonatorSecretRef", "namespace R str, name R str}"),
     ("Cluster", "spec.resourceModels", "grade R uint, ranges R []{name R str, min R Quantity, max R Quantity}}"),
@@ -113,9 +113,11 @@ const PROSE: [(&str, &str, &str); 33] = [
         "ServiceImport",
         "spec",
         "type R enum ClusterSetIP, Headless; ports R []{name str, protocol str, appProtocol str, port R i32}; ips []str; \
-         sessionAffinity str; sessionAffinityConfig ptr {clientIP ptr {timeoutSeconds i32}}}",
+         sessionAffinity str; sessionAffinityConfig ptr {clientIP ptr {timeoutSeconds i32}}; ipFamilies []str; \
+         internalTrafficPolicy str ptr; trafficDistribution str ptr}",
     ),
-    ("ServiceImport", "status", "clusters []{cluster R str}}"),
+    ("ServiceImport", "status", "clusters []{cluster R str}, conditions []meta/Condition}"),
+    ("ServiceExport", "spec", "exportedLabels map, exportedAnnotations map}"),
 ];
 
 #[test]

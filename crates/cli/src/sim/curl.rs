@@ -11,11 +11,11 @@ use ironclad_api::{annotations::ENDPOINT_SLICE_PROVISION_CLUSTER, labels::SERVIC
 use ironclad_fleet::count::count;
 use ironclad_runtime::Api;
 use ironclad_seam::{Clock, Rng};
-use k8s_openapi::api::{
-    core::v1::{Pod, Service},
-    discovery::v1::{Endpoint, EndpointSlice},
+use kube::{
+    Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
-use kube::{Client, ResourceExt as _, api::ListParams};
+use serde_json::Value;
 
 use crate::{
     connect::Plane,
@@ -55,52 +55,44 @@ struct Backend {
     /// The cluster whose Pod has the address.
     cluster: String,
     address: String,
-    port: i32,
+    port: i64,
+}
+
+/// Elements of a list in an object.
+fn elements<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The endpoints among which kube-proxy of a member chooses: those that are ready, or if none is, those that still
-/// serve while they end.
-fn backends(
-    service: &Service,
-    slices: &[EndpointSlice],
-    own: &str,
-    port: Option<&str>,
-) -> Result<Vec<Backend>, String> {
-    let spec = service.spec.clone().unwrap_or_default();
-    if spec.type_.as_deref() == Some("ExternalName") {
+/// serve while they end. Service and EndpointSlices are those of the member.
+fn backends(service: &Value, slices: &[Value], own: &str, port: Option<&str>) -> Result<Vec<Backend>, String> {
+    if service["spec"]["type"] == "ExternalName" {
         return Err("a Service of type ExternalName has no endpoints".to_owned());
     }
-    let ports = spec.ports.unwrap_or_default();
-    let is_asked =
-        |name: Option<&str>, number: i32| port.is_none_or(|asked| name == Some(asked) || asked.parse() == Ok(number));
-    let Some(port) = ports.iter().find(|one| is_asked(one.name.as_deref(), one.port)) else {
-        let all: Vec<String> = ports.iter().map(|one| one.port.to_string()).collect();
+    let ports = elements(service, "/spec/ports");
+    let number = |one: &Value| one["port"].as_i64().unwrap_or_default();
+    let is_asked = |one: &&Value| port.is_none_or(|asked| one["name"] == asked || asked.parse() == Ok(number(one)));
+    let Some(port) = ports.iter().find(is_asked) else {
+        let all: Vec<String> = ports.iter().map(|one| number(one).to_string()).collect();
         return Err(format!("it has no such port: its ports are {}", all.join(", ")));
     };
-    let ready =
-        |endpoint: &Endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false);
-    let ending = |endpoint: &Endpoint| {
-        let conditions = endpoint.conditions.clone().unwrap_or_default();
-        conditions.serving != Some(false) && conditions.terminating == Some(true)
-    };
-    let with = |is_chosen: &dyn Fn(&Endpoint) -> bool| -> BTreeSet<Backend> {
-        let of_slice = |slice: &EndpointSlice| {
-            let cluster = slice.annotations().get(ENDPOINT_SLICE_PROVISION_CLUSTER).map_or(own, String::as_str);
-            let named = |name: &Option<String>| name.as_deref().unwrap_or_default().to_owned();
-            let target = slice.ports.iter().flatten().find(|one| named(&one.name) == named(&port.name));
-            let target = target.and_then(|one| one.port);
-            let chosen = slice.endpoints.iter().flatten().filter(|endpoint| is_chosen(endpoint));
-            let addresses = chosen.filter_map(|endpoint| endpoint.addresses.first());
-            let backend = |address: &String| {
-                Some(Backend { cluster: cluster.to_owned(), address: address.clone(), port: target? })
+    let name = |one: &Value| one["name"].as_str().unwrap_or_default().to_owned();
+    let with = |is_chosen: &dyn Fn(&Value) -> bool| -> BTreeSet<Backend> {
+        let of_slice = |slice: &Value| {
+            let from = slice["metadata"]["annotations"][ENDPOINT_SLICE_PROVISION_CLUSTER].as_str();
+            let target = elements(slice, "/ports").iter().find(|one| name(one) == name(port)).map(number);
+            let chosen = elements(slice, "/endpoints").iter().filter(|endpoint| is_chosen(&endpoint["conditions"]));
+            let addresses = chosen.filter_map(|endpoint| endpoint["addresses"][0].as_str());
+            let backend = |address: &str| {
+                Some(Backend { cluster: from.unwrap_or(own).to_owned(), address: address.to_owned(), port: target? })
             };
             addresses.filter_map(backend).collect::<Vec<_>>()
         };
         slices.iter().flat_map(of_slice).collect()
     };
-    let mut found = with(&ready);
+    let mut found = with(&|conditions| conditions["ready"] != false);
     if found.is_empty() {
-        found = with(&ending);
+        found = with(&|conditions| conditions["serving"] != false && conditions["terminating"] == true);
     }
     Ok(found.into_iter().collect())
 }
@@ -115,14 +107,25 @@ fn in_turns(backends: &[Backend], requests: u32, first: u64) -> BTreeMap<&Backen
     sent
 }
 
-/// The Pods that answer at these addresses: those that run.
-fn answering(pods: &[Pod]) -> BTreeMap<String, String> {
-    let running = pods.iter().filter_map(|pod| {
-        let status = pod.status.as_ref()?;
-        let runs = status.phase.as_deref() == Some("Running");
-        runs.then(|| Some((status.pod_ip.clone()?, pod.name_any()))).flatten()
-    });
-    running.collect()
+/// The Pods that answer, by address: those that run.
+fn answering(pods: &[Value]) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running");
+    running.filter_map(|pod| Some((text(&pod["status"]["podIP"])?, text(&pod["metadata"]["name"])?))).collect()
+}
+
+/// The objects of a kind in a namespace of a member.
+async fn listed(
+    member: &Client,
+    kind: (&str, &str, &str),
+    namespace: &str,
+    params: ListParams,
+) -> Result<Vec<Value>, String> {
+    let (group, version, kind) = kind;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(member.clone(), namespace, &resource);
+    let all = pages::all(&api, params).await.map_err(|error| answer(&error))?;
+    all.iter().map(|object| serde_json::to_value(object).map_err(|error| error.to_string())).collect()
 }
 
 /// Runs the verb.
@@ -135,10 +138,11 @@ pub async fn run(args: &Args, plane: &Plane, clock: &Clock) -> anyhow::Result<()
     let name = args.service.rsplit('/').next().unwrap_or_default();
     let (about, from) = (format!("Service {namespace}/{name} of {}", args.from), std::slice::from_ref(&args.from));
     let mut answers = ask_each(&client, plane, clock, from, async |_, member| {
-        let service = Api::<Service>::namespaced(member.clone(), &namespace).get_opt(name).await;
+        let of_name = ListParams::default().fields(&format!("metadata.name={name}"));
         let of_service = ListParams::default().labels(&format!("{SERVICE_NAME}={name}"));
-        let slices = pages::all(&Api::<EndpointSlice>::namespaced(member, &namespace), of_service).await;
-        Ok((service.map_err(|error| answer(&error))?, slices.map_err(|error| answer(&error))?))
+        let service = listed(&member, ("", "v1", "Service"), &namespace, of_name).await?.pop();
+        let slices = listed(&member, ("discovery.k8s.io", "v1", "EndpointSlice"), &namespace, of_service).await?;
+        Ok((service, slices))
     })
     .await?;
     let Some((service, slices)) = answers.remove(&args.from) else {
@@ -163,8 +167,7 @@ pub async fn run(args: &Args, plane: &Plane, clock: &Clock) -> anyhow::Result<()
     let clusters: Vec<String> =
         backends.iter().map(|one| one.cluster.clone()).collect::<BTreeSet<_>>().into_iter().collect();
     let pods = ask_each(&client, plane, clock, &clusters, async |_, member| {
-        let all = pages::all(&Api::<Pod>::namespaced(member, &namespace), ListParams::default()).await;
-        Ok(answering(&all.map_err(|error| answer(&error))?))
+        Ok(answering(&listed(&member, ("", "v1", "Pod"), &namespace, ListParams::default()).await?))
     })
     .await?;
     let first = Rng::from_system().stream("curl").below(backends.len() as u64);
@@ -214,19 +217,17 @@ async fn ask_each<T>(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
-    fn service(ports: Value) -> Service {
-        serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"ports": ports}})).unwrap()
+    fn service(ports: Value) -> Value {
+        json!({"metadata": {"name": "web"}, "spec": {"ports": ports}})
     }
 
-    fn slice(cluster: Option<&str>, ports: Value, endpoints: Value) -> EndpointSlice {
+    fn slice(cluster: Option<&str>, ports: Value, endpoints: Value) -> Value {
         let annotations = cluster.map(|cluster| json!({ENDPOINT_SLICE_PROVISION_CLUSTER: cluster}));
-        let metadata = json!({"name": "s", "annotations": annotations});
-        let all = json!({"metadata": metadata, "addressType": "IPv4", "ports": ports, "endpoints": endpoints});
-        serde_json::from_value(all).unwrap()
+        json!({"metadata": {"annotations": annotations}, "ports": ports, "endpoints": endpoints})
     }
 
     #[test]
@@ -255,7 +256,7 @@ mod tests {
         }
         let error = backends(&service(ports), &[own], "m2", Some("443")).unwrap_err();
         assert_eq!(error, "it has no such port: its ports are 80, 81");
-        let external = serde_json::from_value(json!({"spec": {"type": "ExternalName"}})).unwrap();
+        let external = json!({"spec": {"type": "ExternalName"}});
         assert!(backends(&external, &[], "m2", None).is_err());
     }
 
@@ -272,10 +273,7 @@ mod tests {
 
     #[test]
     fn pods_that_run_answer() {
-        let pod = |name: &str, phase: &str, ip: Value| -> Pod {
-            serde_json::from_value(json!({"metadata": {"name": name}, "status": {"phase": phase, "podIP": ip}}))
-                .unwrap()
-        };
+        let pod = |name: &str, phase: &str, ip: Value| json!({"metadata": {"name": name}, "status": {"phase": phase, "podIP": ip}});
         let pods = [pod("a", "Running", json!("1")), pod("b", "Failed", json!("2")), pod("c", "Running", Value::Null)];
         assert_eq!(answering(&pods), [("1".to_owned(), "a".to_owned())].into());
     }
